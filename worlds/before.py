@@ -1,18 +1,31 @@
-"""What a door is asked is looked at before any work: targets that nobody can write, or that are not there."""
+"""What a door is asked is looked at before any work: files that nobody can write, targets
+that are not there, runs that nobody waits for."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import InputError
 from ..files import check_target
 from ..wording import nearest
-from .door import DoorName, Options, Written
-from .export import folder_of
+from .door import Asked, DoorName, Options, Written
 from .world import OpenWorld
 
-__all__ = ["check_asked", "check_number"]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from ..simulator.plan.file import PlanFile
+
+__all__ = ["check_asked", "check_number", "check_real_time", "folder_of", "one_plan"]
+
+LONGEST_S = 7 * 86_400.0
+"""Seconds from the first request of a real run to the last; a week. Traffic that is longer is simulated."""
+
+MOST_REQUESTS = 10_000_000
+"""Of a real run."""
 
 
 def check_asked(world: OpenWorld, verb: DoorName, options: Options, out: Path | None) -> None:
@@ -69,3 +82,47 @@ def check_number(world: OpenWorld, verb: DoorName, options: Options, plans: Coll
     for name in world.doors[verb].shows_one:
         if getattr(options, name) is not None:
             raise InputError(f"{name}: shows one plan (got {len(plans)})")
+
+
+def check_real_time(arrivals: npt.NDArray[np.float64]) -> None:
+    """Refuse traffic that nobody waits for: requests are sent when they arrive, on the clock of the wall.
+
+    Raises
+    ------
+    InputError
+        With the limits.
+    """
+    if len(arrivals) > MOST_REQUESTS:
+        raise InputError(f"traffic: {len(arrivals):.3g} requests; a real run sends at most {MOST_REQUESTS:,}")
+    last = float(arrivals.max()) if len(arrivals) else 0.0
+    if last > LONGEST_S:
+        raise InputError(
+            f"traffic: the last request arrives after {last:.3g} s; a real run lasts at most {LONGEST_S:g} s: give "
+            "fewer requests or a higher rate, or simulate it"
+        )
+
+
+def folder_of(out: Path | None) -> Path:
+    """The folder that an export writes to.
+
+    Raises
+    ------
+    InputError
+        If nobody says any.
+    """
+    if out is None:
+        raise InputError("export: --out is missing; say where: meshwright export PLAN --to TARGET --out FOLDER")
+    return out
+
+
+def one_plan(asked: Asked) -> PlanFile:
+    """The plan of a door that takes one.
+
+    Raises
+    ------
+    InputError
+        If there are several.
+    """
+    if len(asked.plans) != 1:
+        raise InputError(f"expected one plan (got {len(asked.plans)})")
+    return next(iter(asked.plans.values()))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 __all__ = [
     "LONGEST_RESTART_S", "MAX_APPS", "MAX_BATCH", "MAX_BYTES", "MAX_BYTES_PER_S", "MAX_DEVICES", "MAX_FACTOR",
-    "MAX_JOBS", "MAX_LAYERS", "MAX_LLM_REQUESTS", "MAX_MODELS", "MAX_PRICE", "MAX_RACKS", "MAX_RATE", "MAX_REQUESTS",
-    "MAX_SAMPLES", "MAX_SEATS", "MAX_SECONDS", "MAX_SEED", "MAX_TOKENS", "MAX_WIDTH", "MIN_BYTES", "MIN_FACTOR",
+    "MAX_JOBS", "MAX_LAYERS", "MAX_LLM_REQUESTS", "MAX_MODELS", "MAX_PRICE", "MAX_RACKS", "MAX_RATE", "MAX_REPEATS",
+    "MAX_REQUESTS", "MAX_SAMPLES", "MAX_SEATS", "MAX_SECONDS", "MAX_SEED", "MAX_THREADS", "MAX_TOKENS", "MAX_WIDTH",
+    "MIN_BYTES", "MIN_FACTOR",
 ]  # fmt: skip
 
 MAX_DEVICES = 100_000
@@ -44,6 +45,12 @@ MAX_BATCH = 10_000_000
 
 MAX_SECONDS = 1e10
 """Seconds of anything that a case says: three centuries."""
+
+MAX_REPEATS = 100_000
+"""Rounds, iterations and retries of one real run: a day of the fastest."""
+
+MAX_THREADS = 1024
+"""Threads of one process: torch dies, without a word, where a machine cannot start as many as it is told."""
 
 MAX_SEED = 2**63 - 1
 """Seeds: what compiled kernels hold in a signed word, and every reader of JSON and databases too."""

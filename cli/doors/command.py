@@ -178,7 +178,7 @@ def _call(
         return _say_options(subject, said)
     chosen = checked_options(door.options, values_of(options, said))
     check_asked(subject.world, verb, chosen, out)
-    changed = {**values_of(shown, said), **_changed(subject.world, said.get("changed") or ())}
+    changed = {**values_of(shown, said), **_changed(subject.world, said.get("changed") or (), shown)}
     folder = Path() if subject.file is None else subject.file.path.parent
     name = "" if subject.file is None else subject.file.name
     plans: dict[str, Any] = {}
@@ -236,8 +236,9 @@ def _loaded(subject: Subject, said: Mapping[str, Any]) -> dict[str, Any]:
     return {str(path): subject.world.load(path) for path in paths}
 
 
-def _changed(world: OpenWorld, words: Sequence[str]) -> dict[str, Any]:
-    """``-s workload.rate=60`` -> path and value."""
+def _changed(world: OpenWorld, words: Sequence[str], shown: Sequence[Flag]) -> dict[str, Any]:
+    """``-s workload.rate=60`` -> path and value, of what can be said here."""
+    here = {flag.leaf.path for flag in shown}
     known = {leaf.path: leaf for leaf in leaves(world.case)}
     short = {leaf.name: leaf.path for leaf in leaves(world.case)}
     found: dict[str, Any] = {}
@@ -246,6 +247,8 @@ def _changed(world: OpenWorld, words: Sequence[str]) -> dict[str, Any]:
         if not equals:
             raise InputError(f"--set: expected PATH=VALUE (got {word!r})")
         path = short.get(name) or find_field(world.case, name)
+        if not any(f"{path}.".startswith(f"{one}.") for one in here):
+            raise InputError(f"--set: {path}: is decided by the plan, and cannot be said here; plan again to change it")
         leaf = known.get(path)
         if leaf is None:  # what a mapping holds: planner.options.beam
             above = next(known[p] for p in known if path.startswith(f"{p}."))

@@ -28,7 +28,7 @@ MENTIONS = {
     "runtime/export/llm/__init__.py": "says what an export writes",
     "worlds/llm/world.py": "says what its exports start",
     "worlds/serving/world.py": "says what its exports start",
-    "worlds/export.py": "says how to start what an export wrote",
+    "worlds/words.py": "says how to start what an export wrote",
     "runtime/web/protocol.py": "what uvicorn is told to speak",
 }
 """Files that have the words and open no socket."""

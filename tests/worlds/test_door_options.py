@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import meshwright
 import pytest
+from meshwright.cli import run
 from meshwright.errors import InputError
 from meshwright.worlds.door import DoorName
 from meshwright.worlds.faces import checked_options
@@ -56,3 +59,45 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     assert str(caught.value).splitlines() == [
         "batches[0]: should be a whole number (got 'x')", "seconds: should be greater than 0 (got 0)",
     ]  # fmt: skip
+
+
+SIZES = {"iterations", "rounds", "retries", "threads", "workers", "concurrency", "num_blocks", "max_tokens", "max_seqs",
+         "max_context", "lengths", "contexts", "samples", "batches", "op", "pp", "sweep", "seeds", "port"}  # fmt: skip
+
+
+@pytest.mark.parametrize(("world", "door"), DOORS)
+def test_sizes_have_an_end(world: str, door: DoorName) -> None:
+    """Beyond it no machine answers; torch dies without a word of 100,000,000 threads."""
+    kind = open_world(world).doors[door].options
+    for name in SIZES & kind.model_fields.keys():
+        value = 10**12 if "whole number" in next(leaf for leaf in leaves(kind) if leaf.path == name).kinds else [10**12]
+        with pytest.raises(InputError, match=rf"^{name}(\[0\])?: should be less than or equal to \d+ \(got 10{{12}}\)"):
+            checked_options(kind, {name: value})
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            "simulate PLAN --rate 3 -s cluster.devices=3",
+            "--set: cluster.devices: is decided by the plan, and cannot be",
+        ),
+        ("simulate PLAN --rate 3 -s planner.options.beam=3", "--set: planner.options.beam: is decided by the plan"),
+        (
+            "plan llm --model opt-13b --rate 6 --lengths sharegp --devices 8",
+            "shipped lengths; did you mean 'sharegpt'?",
+        ),
+        (
+            "plan llm --model opt-13 --rate 6 --lengths sharegpt --devices 8",
+            "meshwright: model: unknown model 'opt-13'",
+        ),
+        ("plan training --devices 2 --global-batch 16 --speed a100=2", "speed: unknown device 'a100'; did you mean"),
+        ("compare llm --model tiny-llama --loads 0", "loads[0]: should be greater than 0 (got 0)"),
+    ],
+)
+def test_the_command_line_says_so_too(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = str(Path(meshwright.__file__).parent / "examples" / "plan.json")
+    assert run(words.replace("PLAN", plan).split()) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert len(err.splitlines()) == 1

@@ -22,6 +22,8 @@ from ...simulator.llm.plan.simulate import by_model
 from ...simulator.llm.policy.router import ROUTERS
 from ...traces import read
 from ...traces.lengths import LENGTHS, length_profile
+from ...wording import nearest
+from ..words import under
 from .case import LLMCase
 
 __all__ = ["LLMData", "decoder_of", "load_data", "planner_options"]
@@ -109,7 +111,7 @@ def load_data(cases: Sequence[LLMCase], folder: Path) -> LLMData:
         try:
             return load()
         except InputError as error:
-            line = f"{path}: {' '.join(str(error).split())}"
+            (line,) = under(path, " ".join(str(error).split()))
             if line not in wrong:
                 wrong.append(line)
             return None
@@ -213,6 +215,9 @@ def _tables(name: str, folder: Path, data: LLMData) -> KernelTables:
 def _lengths(name: str, folder: Path, data: LLMData) -> LengthSource:
     if name in LENGTHS:
         return length_profile(name)
+    near = nearest(name, LENGTHS)
+    if near and not Path(name).suffix and not (folder / name).exists():
+        raise InputError(f"{name}: no such file, and no shipped lengths; did you mean {near!r}?")
     prompts, outputs = read_lengths(folder / name)
     data.digests[name] = _digest(folder / name)
     return LengthPairs(name, prompts, outputs)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from ..door import Options, Target
+from ..limits import MAX_REPEATS, MAX_REQUESTS, MAX_SEATS, MAX_SECONDS, MAX_THREADS, MAX_TOKENS
 
 __all__ = [
     "CompareOptions", "ExportOptions", "MeasureOptions", "PlanOptions", "RunOptions", "SimulateOptions",
@@ -40,18 +41,24 @@ class RunOptions(Options):
     token_file: Path | None = Field(default=None, description="with serve: file with the token that clients must give")
     tls_cert: Path | None = Field(default=None, description="with serve: TLS certificate chain, PEM")
     tls_key: Path | None = Field(default=None, description="with serve: its private key")
-    grace: float | None = Field(default=None, ge=0, description="with serve: seconds to finish after SIGTERM; 20")
-    on: str = Field(default="auto", description="auto, cpu or cuda")
+    grace: float | None = Field(
+        default=None, ge=0, le=MAX_SECONDS, description="with serve: seconds to finish after SIGTERM; 20"
+    )
+    on: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto, cpu or cuda")
     dtype: str | None = Field(default=None, description=DTYPE)
-    threads: int = Field(default=1, ge=1, description="torch threads of each process on a CPU")
-    num_blocks: int | None = Field(default=None, ge=1, description="blocks of KV memory; else what fits")
+    threads: int = Field(default=1, ge=1, le=MAX_THREADS, description="torch threads of each process on a CPU")
+    num_blocks: int | None = Field(
+        default=None, ge=1, le=MAX_REQUESTS, description="blocks of KV memory; else what fits"
+    )
     scheduler: Mapping[str, Any] = Field(
         default_factory=dict, description="further options of the scheduler, by vLLM's names"
     )
     scale: float | None = Field(
         default=None, gt=0, le=100, description="factor on drawn lengths; else so that they fit the model, of a plan 1"
     )
-    concurrency: int | None = Field(default=None, ge=1, description="so many requests at a time, instead of a rate")
+    concurrency: int | None = Field(
+        default=None, ge=1, le=MAX_SEATS, description="so many requests at a time, instead of a rate"
+    )
     deployment: str | None = Field(default=None, description="of a plan: which of its deployments")
     timeline: Target = Field(default=None, description="write what ran where and when (Perfetto JSON)")
 
@@ -62,8 +69,10 @@ class CompareOptions(Options):
     settings: tuple[str, ...] | None = Field(
         default=None, description="schedulers and memory: vllm-v1, vllm-v1-preempting, vllm-0.2; all if left out"
     )
-    loads: tuple[float, ...] = Field(default=(0.3, 0.6, 0.9), description="shares of the rate that can be sustained")
-    on: str = Field(default="cpu", description="cpu or cuda")
+    loads: tuple[Annotated[float, Field(gt=0)], ...] = Field(
+        default=(0.3, 0.6, 0.9), min_length=1, description="shares of the rate that can be sustained"
+    )
+    on: Literal["cpu", "cuda"] = Field(default="cpu", description="cpu or cuda")
     dtype: str | None = Field(default=None, description=DTYPE)
     profile: Path | None = Field(default=None, description="folder that measure wrote; else measured first")
     clock: Literal["wall", "core"] = Field(
@@ -71,7 +80,9 @@ class CompareOptions(Options):
     )
     fast: bool = Field(default=False, description="measure fewer sizes and rounds")
     calibrate: bool = Field(default=True, description="serve other requests first, and fit what they show")
-    retries: int = Field(default=0, ge=0, description="run a cell again if others took the core meanwhile")
+    retries: int = Field(
+        default=0, ge=0, le=MAX_REPEATS, description="run a cell again if others took the core meanwhile"
+    )
     csv: Target = Field(default=None, description="write the table here")
     png: Target = Field(default=None, description="draw it into this file")
     silicon: Path | None = Field(
@@ -86,11 +97,11 @@ class CompareOptions(Options):
 class MeasureOptions(Options):
     """What may be said besides the case."""
 
-    on: str = Field(default="cpu", description="cpu or cuda")
+    on: Literal["cpu", "cuda"] = Field(default="cpu", description="cpu or cuda")
     dtype: str | None = Field(default=None, description=DTYPE)
-    max_tokens: int | None = Field(default=None, ge=1, description="tokens of the largest batch")
-    max_seqs: int | None = Field(default=None, ge=1, description="sequences of the largest batch")
-    max_context: int | None = Field(default=None, ge=1, description="tokens of the longest sequence")
+    max_tokens: int | None = Field(default=None, ge=1, le=MAX_TOKENS, description="tokens of the largest batch")
+    max_seqs: int | None = Field(default=None, ge=1, le=MAX_SEATS, description="sequences of the largest batch")
+    max_context: int | None = Field(default=None, ge=1, le=MAX_TOKENS, description="tokens of the longest sequence")
     fast: bool = Field(default=False, description="fewer sizes and rounds")
 
 

@@ -10,12 +10,13 @@ from ...profiles.hardware import device as device_by_name
 from ...traces.columns import unknown_model
 from ...traces.generate import MAX_CV, MAX_REQUESTS
 from ...traces.splits import shares
+from ..words import under
 from .case import ServingCase
 from .data import ServingData, cluster_of, profile_name
 from .solve import check_fit
 from .traffic import span_s
 
-__all__ = ["check_alike", "check_case", "check_plan", "check_repeatable", "under"]
+__all__ = ["check_alike", "check_case", "check_plan", "check_repeatable"]
 
 
 def check_case(case: ServingCase, data: ServingData, complete: bool = True) -> Iterator[str]:
@@ -27,14 +28,6 @@ def check_case(case: ServingCase, data: ServingData, complete: bool = True) -> I
             yield from under(field, str(error))
             if field in _FIRST:
                 return
-
-
-def under(field: str, message: str) -> Iterator[str]:
-    """The lines of an error with the field in front that they are about, said once."""
-    for line in message.splitlines():
-        for said in (field, field.rpartition(".")[2], field.partition(".")[0], "device"):
-            line = line.removeprefix(f"{said}: ")
-        yield f"{field}: {line.removeprefix(f'{field} ')}"
 
 
 def _device(case: ServingCase, data: ServingData) -> None:

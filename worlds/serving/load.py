@@ -16,8 +16,9 @@ from ...planners import PlannerSource
 from ...profiles import ProfileSet
 from ...simulator.serving.plan.file import Plan
 from ...traces.trace import Trace
+from ..words import under
 from .case import ServingCase
-from .check import check_alike, check_case, check_plan, check_repeatable, under
+from .check import check_alike, check_case, check_plan, check_repeatable
 from .data import ServingData, profile_name, slo_profile_name
 from .settled import profile_of
 from .solve import planning_case

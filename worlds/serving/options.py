@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ..door import Options, Target
-from ..limits import MAX_DEVICES
+from ..limits import MAX_DEVICES, MAX_FACTOR, MAX_REPEATS, MAX_SECONDS
 
 __all__ = ["CompareOptions", "ExportOptions", "MeasureOptions", "PlanOptions", "RunOptions", "SimulateOptions"]
 
@@ -37,18 +37,22 @@ class RunOptions(Options):
     on: Device = Field(default="auto", description=DEVICE)
     per_model: bool = Field(default=False, description="a table by model")
     timeline: Target = Field(default=None, description="write what ran where and when (Perfetto JSON)")
-    startup_timeout: float = Field(default=180.0, gt=0, description="seconds that the workers may take to start")
+    startup_timeout: float = Field(
+        default=180.0, gt=0, le=MAX_SECONDS, description="seconds that the workers may take to start"
+    )
 
 
 class CompareOptions(Options):
     """What may be said besides the case."""
 
-    slo_scales: tuple[float, ...] = Field(
-        default=(0.5, 1, 1.5, 2, 3, 4, 5, 10), description="SLO scales, a row for each"
+    slo_scales: tuple[Annotated[float, Field(gt=0, le=MAX_FACTOR)], ...] = Field(
+        min_length=1, default=(0.5, 1, 1.5, 2, 3, 4, 5, 10), description="SLO scales, a row for each"
     )
     on: Device = Field(default="auto", description=DEVICE)
     calibrate: bool = Field(default=True, description="measure each placement once it runs; else the profile alone")
-    retries: int = Field(default=0, ge=0, description="run a cell again if others took the workers' cores meanwhile")
+    retries: int = Field(
+        default=0, ge=0, le=MAX_REPEATS, description="run a cell again if others took the workers' cores meanwhile"
+    )
     csv: Target = Field(default=None, description="write the table here")
     png: Target = Field(default=None, description="draw attainment over SLO scale into this file")
 
@@ -62,7 +66,9 @@ class MeasureOptions(Options):
         default=(1, 2), min_length=1, description="intra-operator degrees, numbers of devices"
     )
     pp: tuple[Count, ...] = Field(default=(1, 2), min_length=1, description="inter-operator degrees, numbers of stages")
-    seconds: float | None = Field(default=None, gt=0, description="seconds per model; 15, or 5 with fast")
+    seconds: float | None = Field(
+        default=None, gt=0, le=MAX_SECONDS, description="seconds per model; 15, or 5 with fast"
+    )
     fast: bool = Field(default=False, description="fewer rounds")
 
 

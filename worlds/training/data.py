@@ -15,6 +15,7 @@ from ...planners.training import CONFIGURATION_SEARCH, TRAINING_PLANNERS, planne
 from ...profiles.hardware import LinkSpec, device
 from ...simulator.cluster import Cluster
 from ...wording import nearest
+from ..words import under
 from .case import TrainingCase
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def load_data(cases: Sequence[TrainingCase], folder: Path) -> TrainingData:
         try:
             return load()
         except InputError as error:
-            line = f"{path}: {' '.join(str(error).split()).removeprefix(f'{path}: ')}"
+            (line,) = under(path, " ".join(str(error).split()))
             if line not in wrong:
                 wrong.append(line)
             return None
@@ -138,6 +139,8 @@ def load_data(cases: Sequence[TrainingCase], folder: Path) -> TrainingData:
 
     for case in cases:
         tried("cluster", lambda c=case: cluster_of(c))
+        for name in case.speed:
+            tried("speed", lambda n=name: device(n))
         if tried("planner.name", lambda c=case: _known(c.planner.name)) is None:
             continue
         _check(case, tried)

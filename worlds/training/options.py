@@ -8,13 +8,15 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ..door import Options, Target
+from ..limits import MAX_BATCH, MAX_DEVICES, MAX_REPEATS, MAX_SECONDS, MAX_TOKENS
 
 __all__ = [
     "CompareOptions", "ExportOptions", "MeasureOptions", "PlanOptions", "RunOptions", "SimulateOptions",
 ]  # fmt: skip
 
 
-Positive = Annotated[int, Field(ge=1)]
+Tokens = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
+Samples = Annotated[int, Field(ge=1, le=MAX_BATCH)]
 
 
 class PlanOptions(Options):
@@ -28,7 +30,7 @@ class PlanOptions(Options):
     top: int = Field(default=10, ge=1, description="of search: configurations that are listed")
     csv: Target = Field(default=None, description="of search: write everything that was evaluated")
     flags: bool = Field(default=False, description="of search: print the fastest as arguments of Megatron-LM")
-    sweep: tuple[Positive, ...] = Field(
+    sweep: tuple[Annotated[int, Field(ge=1, le=MAX_DEVICES)], ...] = Field(
         default=(), description="of search: on so many devices each, such as 64,128,256"
     )
     days: float | None = Field(
@@ -52,28 +54,32 @@ class SimulateOptions(Options):
 class RunOptions(Options):
     """What may be said besides the plan."""
 
-    iterations: int = Field(default=5, ge=1, description="iterations to train")
+    iterations: int = Field(default=5, ge=1, le=MAX_REPEATS, description="iterations to train")
     dtype: Literal["float32", "float64"] = Field(default="float32", description="number format")
     compare: bool = Field(default=True, description="train on one device too, and compare losses and gradients")
-    startup_timeout: float = Field(default=180.0, gt=0, description="seconds that the processes may take to start")
+    startup_timeout: float = Field(
+        default=180.0, gt=0, le=MAX_SECONDS, description="seconds that the processes may take to start"
+    )
 
 
 class CompareOptions(Options):
     """What may be said besides the plans."""
 
-    rounds: int = Field(default=3, ge=1, description="how often each plan is measured and run")
+    rounds: int = Field(default=3, ge=1, le=MAX_REPEATS, description="how often each plan is measured and run")
     csv: Target = Field(default=None, description="write the table here")
 
 
 class MeasureOptions(Options):
     """What may be said besides the plan, or the model."""
 
-    rounds: int | None = Field(default=None, ge=1, description="of a plan: rounds, whose medians count; 3")
-    lengths: tuple[Positive, ...] = Field(default=(), description="of a model: tokens of slices; 32nds of a sequence")
-    contexts: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+    rounds: int | None = Field(
+        default=None, ge=1, le=MAX_REPEATS, description="of a plan: rounds, whose medians count; 3"
+    )
+    lengths: tuple[Tokens, ...] = Field(default=(), description="of a model: tokens of slices; 32nds of a sequence")
+    contexts: tuple[Annotated[int, Field(ge=0, le=MAX_TOKENS)], ...] = Field(
         default=(), description="of a model: tokens before a slice; 0 among them"
     )
-    samples: tuple[Positive, ...] = Field(default=(1,), description="of a model: sequences that go together")
+    samples: tuple[Samples, ...] = Field(default=(1,), description="of a model: sequences that go together")
     fast: bool = Field(default=False, description="one round, or fewer repeats")
 
 

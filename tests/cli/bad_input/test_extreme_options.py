@@ -13,7 +13,7 @@ from extremes import called
 from meshwright.cli import run
 from meshwright.cli.main import app
 from meshwright.errors import InputError
-from meshwright.worlds.real_time import LONGEST_S, check_real_time
+from meshwright.worlds.before import LONGEST_S, check_real_time
 
 CALLS = {
     "trace generate": ["out.csv --rate 2 --duration 5 --models 2", "out.csv --process maf1-like --rate 2 --models 2"],

@@ -11,7 +11,7 @@ from ....errors import InputError
 from ....simulator.llm import LLMPlan, LLMTrace, draw, read_lengths
 from ....traces import read
 from ....traces.lengths import LENGTHS
-from ...real_time import MOST_REQUESTS, check_real_time
+from ...before import MOST_REQUESTS, check_real_time
 from ..case import LLMCase
 from ..options import RunOptions
 from ..solve import squeezed

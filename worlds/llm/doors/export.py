@@ -6,8 +6,9 @@ from typing import cast
 
 from ....runtime.export.llm import export_llm
 from ....simulator.llm import LLMPlan
+from ...before import folder_of, one_plan
 from ...door import Answer, Asked
-from ...export import NEXT, folder_of, one_plan
+from ...words import NEXT
 from ..options import ExportOptions
 
 __all__ = ["exported"]

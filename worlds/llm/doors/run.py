@@ -16,12 +16,13 @@ from ....runtime.llm.engine.sizing import blocks_that_fit
 from ....simulator.llm import LLMPlan
 from ....simulator.llm.plan.entries import MEMORY_OPTION
 from ....simulator.llm.policy.catalogue import policy_config, policy_named
+from ...before import one_plan
 from ...door import Answer, Asked
-from ...export import one_plan
 from ..case import LLMCase
 from ..data import decoder_of
 from ..options import RunOptions
 from .drawn import requests_of
+from .origin import case_of
 from .report import figures, lines
 
 __all__ = ["ran"]
@@ -79,8 +80,11 @@ def _listening(case: LLMCase, options: RunOptions, asked: Asked) -> Listening | 
     from ....runtime.llm.engine.endpoint.server import check_installed
 
     check_installed()
+    ours = case_of(asked.plans, {}, "run").get("workload", {}) if asked.plans else {}
     of_case = [
-        name for name in ("trace", "rate", "cv", "requests", "lengths") if name in case.workload.model_fields_set
+        name
+        for name in ("trace", "rate", "cv", "requests", "lengths")
+        if name in case.workload.model_fields_set and getattr(case.workload, name) != ours.get(name)
     ]
     of_door = [name for name in ("concurrency", "timeline") if getattr(options, name) is not None]
     given = [*of_case, *of_door, *(["out"] if asked.out is not None else [])]

@@ -10,8 +10,8 @@ from ....errors import InputError
 from ....files import write_text
 from ....runtime.serving.chart import save_png
 from ....simulator import Plan
+from ...before import check_real_time
 from ...door import Answer, Asked
-from ...real_time import check_real_time
 from ..case import ServingCase
 from ..options import CompareOptions
 from .requests import requests_for, single_device

@@ -8,9 +8,8 @@ from .... import runtime
 from ....files import write_text
 from ....runtime.serving.attribution import stage_ratios
 from ....simulator import Plan
+from ...before import check_real_time, one_plan
 from ...door import Answer, Asked
-from ...export import one_plan
-from ...real_time import check_real_time
 from ...words import table
 from ..case import ServingCase
 from ..options import RunOptions

@@ -6,8 +6,8 @@ from typing import cast
 
 from ....errors import InputError
 from ....runtime.export.sharing import export_sharing, fit_of
+from ...before import folder_of, one_plan
 from ...door import Answer, Asked
-from ...export import folder_of, one_plan
 from ..build import in_file_words
 from ..options import ExportOptions
 from ..plan import SharingPlan

@@ -15,8 +15,8 @@ from ....runtime.sharing import RealSharing, run_sharing
 from ....runtime.sharing import RunOptions as RuntimeOptions
 from ....runtime.sharing.options import check_slots
 from ....simulator.sharing import SharingResult, simulate
+from ...before import one_plan
 from ...door import Answer, Asked
-from ...export import one_plan
 from ...words import plain_json, table
 from ..build import in_file_words
 from ..measures import measures

@@ -7,8 +7,9 @@ from typing import cast
 
 from ....runtime.export.training import export_training
 from ....simulator.training.plan.file import TrainingPlan
+from ...before import folder_of, one_plan
 from ...door import Answer, Asked
-from ...export import NEXT, folder_of, one_plan
+from ...words import NEXT
 from ..options import ExportOptions
 
 __all__ = ["exported"]

@@ -13,8 +13,8 @@ from ....runtime.training import TrainingRun, run_training
 from ....simulator.training import TrainingPlan, TrainingResult, simulate_training
 from ....simulator.training.plan.graph import planned_graph
 from ....simulator.training.plan.words import seconds_text, table
+from ...before import one_plan
 from ...door import Answer, Asked
-from ...export import one_plan
 from ..case import TrainingCase
 from ..options import RunOptions
 

@@ -12,8 +12,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, cast
 
 from ....errors import InputError, install_hint
+from ...before import one_plan
 from ...door import Answer, Asked
-from ...export import one_plan
 from ..case import TrainingCase
 from ..options import MeasureOptions
 from .run import check_here
