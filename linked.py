@@ -7,6 +7,7 @@ into the kernel, and optimised together with it.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
@@ -65,18 +66,23 @@ def _quickly() -> Generator[None, None, None]:
     """Spare numba some work that it does again and again, with the same result.
 
     Options are compared by their values; what an operator means of numbers is looked up once; nobody is told of each
-    call of LLVM; and no wrappers for C are made, since nobody takes a kernel's address.
+    call of LLVM; no wrappers for C are made, since nobody takes a kernel's address; and Python looks for no garbage,
+    which it did all the time among numba's many objects that live until a kernel is done.
     """
     instead: list[tuple[Any, str, Any]] = [
         (Flags, "__eq__", _alike), (Flags, "__hash__", _names), (BaseFunction, "get_call_type", _call_type),
         (BaseLower, "create_cfunc_wrapper", _nothing), (base, "event", Silent),
     ]  # fmt: skip
     before = [(where, name, getattr(where, name)) for where, name, _ in instead]
+    collects = gc.isenabled()
     for where, name, value in instead:
         setattr(where, name, value)
+    gc.disable()
     try:
         yield
     finally:
+        if collects:
+            gc.enable()
         for where, name, value in before:
             setattr(where, name, value)
 
