@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -31,7 +31,7 @@ def contract_problems() -> dict[str, Problem]:
     Made afresh at each call, always the same. Profiles are made by hand: a model under ``op1pp1`` (0.1 s as a rule),
     pipelines of 2 and 4 stages, and 2 devices to an operator, 0.6 of the time; batches of 1, 2 and 4.
     """
-    return {case: replace(problem, trace=_own(problem.trace)) for case, problem in pickle.loads(_made()).items()}
+    return {case: replace(problem, trace=_own(problem.trace)) for case, problem in copy.deepcopy(_made()).items()}
 
 
 def infeasible_problem() -> Problem:
@@ -40,8 +40,8 @@ def infeasible_problem() -> Problem:
 
 
 @cache
-def _made() -> bytes:
-    """The problems as bytes: drawn once, and no object is left of them that a planner could find or change."""
+def _made() -> dict[str, Problem]:
+    """The problems, drawn once; who asks gets copies, which a planner may change as it likes."""
     even = _problem(4, {"a": 6, "b": 6, "c": 6}, rate=18.0, cv=1.0)
     problems = {
         "one model on one device": _problem(1, {"a": 10}, rate=5.0, cv=1.0),
@@ -60,11 +60,11 @@ def _made() -> bytes:
             max_batch=4, seed=7,
         ),
     }  # fmt: skip
-    return pickle.dumps(problems)
+    return problems
 
 
 def _own(trace: Trace) -> Trace:
-    """Equal, in arrays that somebody could unlock and write to: those of a pickle nobody can."""
+    """Equal, checked and locked anew: a copy of locked arrays is not locked."""
     return Trace.trusted(trace.arrival.copy(), trace.model.copy(), trace.models, trace.slo.copy())
 
 

@@ -78,7 +78,10 @@ def test_a_world_goes_through_a_file(tmp_path: Path) -> None:
             {"cluster": {"machines": [{"slots": 2, "rak": 1}]}, "apps": []},
             r"cluster.machines\[0\].rak: unknown key",
         ),
-        ({"cluster": {"machines": [{"slots": 2}]}, "apps": [{"name": "a"}]}, r"w.json: apps\[0\].arrival_s: is missing"),
+        (
+            {"cluster": {"machines": [{"slots": 2}]}, "apps": [{"name": "a"}]},
+            r"w.json: apps\[0\].arrival_s: is missing",
+        ),
         ({"cluster": {"machines": [{"slots": 2}]}, "apps": [], "lease_s": "soon"}, r"lease_s: .*\(got 'soon'\)"),
         ({"cluster": {"machines": [{"slots": 2}]}, "apps": [], "lease_s": "nan"}, "lease_s: expected seconds"),
         (
