@@ -23,10 +23,9 @@ from typing import Any
 import numba
 import numpy as np
 from numba.core.caching import IndexDataCacheFile, _Cache
-from numba.core.compiler import CompileResult
+from numba.core.compiler import Compiler, CompileResult
 
 from .kept import Turn, folders, say
-from .linked import Linked, Rolled
 
 __all__ = ["OPTIONS", "digest", "inner", "kernel"]
 
@@ -37,6 +36,15 @@ Nobody takes the address of a kernel, and the wrapper for that took a seventh of
 BARE: dict[str, Any] = {"no_cpython_wrapper": True, "cache": False}
 """Options of `inner`. A function that Python never calls needs no wrapper for Python, which takes as long to compile as
 a small function. It needs no cache of its own either, because it is cached with the kernels that call it."""
+
+KNOWN = (0, 68)
+"""Version of numba whose inside `linked` and `lean` build upon. Others compile by their own rules: the same kernels, in
+two to four times the time."""
+
+if numba.version_info.short == KNOWN:
+    from .linked import Linked, Rolled
+else:
+    Linked = Rolled = Compiler
 
 RENT_S = 0.1
 """CPU seconds that a kernel may spend as plain Python before it is compiled (see `Plain`). The kernels that ask for
