@@ -9,8 +9,9 @@ import logging
 import sys
 import traceback
 from contextlib import redirect_stderr
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError, MeshwrightError
@@ -122,10 +123,19 @@ def _arguments(word: str, option: str) -> dict[str, Any] | Graph:
     return said
 
 
+class Source(SourceFileLoader):
+    """Compiles a file each time: Python's kept bytecode cannot tell two versions of one second and one length apart."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The code as the file is now."""
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _module(path: Path, option: str) -> ModuleType:
     if not path.is_file():
         raise InputError(f"{option}: {path}: no such file; expected {FORM}")
-    spec = importlib.util.spec_from_file_location(f"meshwright_model_{path.stem}", path)
+    name = f"meshwright_model_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path, loader=Source(name, str(path)))
     if spec is None or spec.loader is None:
         raise InputError(f"{option}: {path}: cannot be read as Python")
     module = importlib.util.module_from_spec(spec)

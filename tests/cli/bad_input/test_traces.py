@@ -174,7 +174,7 @@ GENERATED: dict[str, tuple[dict[str, Any], str, str, str]] = {  # what the libra
         {"seed": -1},
         "--seed=-1",
         "seed: expected an integer >= 0 (got -1)",
-        "seed: expected an integer >= 0 (got -1)",
+        "seed: should be greater than or equal to 0 (got -1)",
     ),
     "SLO 0": ({"slo": 0.0}, "--slo 0", "Trace.slo: SLOs must be > 0 seconds", "workload.slo: should be greater than 0"),
     "models twice": ({"models": ["a", "a"]}, "--models a,a", "'a'", "models: "),

@@ -56,7 +56,17 @@ def children():
             mine = int(fields[1]) == os.getpid() and b"meshwright.runtime.serving.worker" in words
             if fields[0] != "Z" and (mine or int(fields[1]) == fork_server()):
                 found.append(int(entry))
-    return found
+    return [pid for pid in found if pid not in OTHERS]
+
+
+OTHERS: set[int] = set()
+"""Forked for other tests, such as ranks that a whole folder shares."""
+
+
+@pytest.fixture(autouse=True)
+def others():
+    OTHERS.clear()
+    OTHERS.update(children())
 
 
 def consistent(result):

@@ -208,7 +208,7 @@ def test_wrong_traffic_is_refused(options):
         ("measure llm --model opt-125m --on cuda --tensor-parallel-size 64", "tp"),
         ("compare llm --model opt-125m --cv 2", "No such option: --cv"),
         ("compare llm --model opt-125m,opt-125m", "expected each model once"),
-        ("compare llm --model opt-125m --loads x", "loads.0: "),
+        ("compare llm --model opt-125m --loads x", "loads[0]: "),
         ("compare llm --model opt-125m --settings orca", "unknown setting"),
         ("compare llm --model opt-125m --clock sun", "clock: "),
     ],
