@@ -156,7 +156,19 @@ def checked(model: type[C], said: Mapping[str, Any]) -> tuple[C | None, list[tup
     try:
         return model.model_validate_json(json.dumps(said), strict=True), []
     except ValidationError as error:
-        return None, explain(error, model, said)
+        return None, [_of_its_field(model, *one) for one in explain(error, model, said)]
+
+
+def _of_its_field(model: type[BaseModel], loc: Location, what: str) -> tuple[Location, str]:
+    """A rule of a section that begins with the name of a field of it is about that field."""
+    section: type[BaseModel] | None = model
+    for step in loc:
+        field = None if section is None else section.model_fields.get(str(step))
+        section = None if field is None else section_of(field.annotation)
+    name, colon, rest = what.partition(": ")
+    if section is None or not colon or name.split(".")[0] not in section.model_fields:
+        return loc, what
+    return (*loc, *name.split(".")), rest
 
 
 def set_fields(case: C, values: Mapping[str, Any]) -> C:
