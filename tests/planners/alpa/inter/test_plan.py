@@ -10,6 +10,7 @@ import pytest
 from meshwright.errors import InfeasibleError, InputError
 from meshwright.planners.alpa import AlpaOptions, cluster_operators, plan
 from meshwright.planners.alpa.inter.clustering import default_layers
+from meshwright.planners.alpa.inter.search import Search
 from meshwright.profiles import DEVICES
 from meshwright.profiles.graph import zoo_graph
 from meshwright.profiles.hardware import LinkSpec
@@ -228,3 +229,14 @@ def test_auto_takes_the_shorter_simulated_iteration():
 def test_cross_stage_is_said_in_three_ways(gpt):
     with pytest.raises(InputError, match="cross_stage: expected true, false or auto"):
         planned(gpt, Cluster(1, 2), cross_stage="maybe")
+
+
+def test_stages_without_an_exact_solution_are_struck_out(monkeypatch):
+    """Prices may be optimistic: what they take for possible is left out once its exact solution is found to be none."""
+    choice, without = Search._choice, Search.without
+    struck = []
+    monkeypatch.setattr(Search, "_choice", lambda self, count, table, _bytes: choice(self, count, table, 1e18))
+    monkeypatch.setattr(Search, "without", lambda self, found: struck.append(found) or without(self, found))
+    with pytest.raises(InfeasibleError):
+        plan(zoo_graph("tiny-gpt"), Cluster(1, 2), global_batch=8, microbatches=2, options={"memory_fraction": 3e-5})
+    assert len(struck) > 1
