@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,7 @@ def test_an_agent_that_is_stopped_is_lost_and_ended(tmp_path: Path) -> None:
 
     def stop() -> None:
         wait_until(lambda: len(noted(journal, "arrive")) == 2)
+        time.sleep(1.0)  # it is asked for a report as it arrives, and would be missed for that
         agents = agents_of(os.getpid())
         nursery = next(pid for pid, above in agents.items() if above == os.getpid())
         os.kill(max(pid for pid, above in agents.items() if above == nursery), signal.SIGSTOP)
