@@ -53,7 +53,7 @@ class Statements(Lower):
     def _counts(self, kind: Any) -> bool:
         try:
             return bool(self.context.data_model_manager[kind].contains_nrt_meminfo())
-        except (KeyError, NotImplementedError):
+        except (KeyError, NotImplementedError):  # numba has no model of some types: to count is always right
             return True
 
     def _may_be_lent(self, value: Any) -> bool:

@@ -1,5 +1,4 @@
-"""What a door is asked is looked at before any work: files that nobody can write, targets
-that are not there, runs that nobody waits for."""
+"""Checks before any work: files that cannot be written, unknown export targets, runs that take longer than a week."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ LONGEST_S = 7 * 86_400.0
 """Seconds from the first request of a real run to the last; a week. Traffic that is longer is simulated."""
 
 MOST_REQUESTS = 10_000_000
-"""Of a real run."""
+"""Requests of a real run; a guess at what one controller can send in a week."""
 
 
 def check_asked(world: OpenWorld, verb: DoorName, options: Options, out: Path | None) -> None:
