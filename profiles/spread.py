@@ -200,7 +200,7 @@ class Spread(Shown):
         ratio = _factors("seconds / expected", seconds / expected)
         begin, end = float(start.min()), float((start + seconds).max())
         n = max(1, round((end - begin) / window_s))
-        middle = begin + (np.arange(n) + 0.5) * window_s
+        middle = np.asarray(begin + (np.arange(n) + 0.5) * window_s, dtype=np.float64)
         paths: list[FloatArray] = []
         for one in np.unique(device):
             mine = np.flatnonzero(device == one)

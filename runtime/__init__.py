@@ -1,9 +1,9 @@
 """The runtime: real execution of a plan, its comparison with the simulator, and its export to other systems."""
 
 from .export import export
-from .serving.calibrate import Calibration, calibrate
 from .serving.compare import Comparison, compare
 from .serving.controller import Failure
+from .serving.measure.calibrate import Calibration, calibrate
 from .serving.options import CompareOptions, RunOptions
 from .serving.result import RunResult
 from .serving.run import run

@@ -25,8 +25,8 @@ from ...traces.trace import Trace
 from .assignment import assign, device_kind
 from .controller import Controller, Decisions, Progress
 from .dispatcher import Dispatcher
+from .measure.probe import Probe, ProbeJob
 from .options import RunOptions
-from .probe import Probe, ProbeJob
 from .processes import Fleet
 from .result import RunResult, collect
 

@@ -81,8 +81,6 @@ def test_a_recording_keeps_slow_times_and_what_devices_shared():
 def test_idle_time_takes_the_nearest_visit():
     spread = Spread.of_visits(np.array([0.0, 9.0]), np.array([1.0, 2.0]), np.ones(2), np.zeros(2, int), window_s=1.0)
     path = np.array(spread.paths[0])
-    assert (
-        (path[:5] == path[0]).all()
-        and (path[5:] == path[-1]).all()
-        and path[-1] == pytest.approx(2 * path[0], rel=1e-3)
-    )
+    assert path[:5].tolist() == [path[0]] * 5
+    assert path[5:].tolist() == [path[-1]] * (len(path) - 5)
+    assert path[-1] == pytest.approx(2 * path[0], rel=1e-3)

@@ -13,7 +13,7 @@ from ...planners import PLANNERS
 from ...profiles import DeviceSpec, ParallelConfig, ProfileSet, save
 from ...profiles.measure.models import take_measurement
 from ...runtime import Comparison, compare, export
-from ...runtime.serving.chart import save_png
+from ...runtime.serving.compare.chart import save_png
 from ...simulator import Cluster, Plan, simulate
 from ...traces import Trace
 from ..demo import DemoAsked, Shown

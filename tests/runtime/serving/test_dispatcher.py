@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from meshwright.profiles import ModelProfile, ParallelConfig
-from meshwright.runtime.serving.attribution import attribute, replay, stage_ratios
+from meshwright.runtime.serving.compare.attribution import attribute, replay, stage_ratios
 from meshwright.runtime.serving.dispatcher import Dispatcher
-from meshwright.runtime.serving.probe import Probe, ProbeJob
+from meshwright.runtime.serving.measure.probe import Probe, ProbeJob
 from meshwright.runtime.serving.result import RunResult
 from meshwright.simulator import Group, Placement, simulate
 from meshwright.simulator.serving import reference

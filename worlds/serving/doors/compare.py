@@ -8,7 +8,7 @@ from typing import cast
 from .... import runtime
 from ....errors import InputError
 from ....files import write_text
-from ....runtime.serving.chart import save_png
+from ....runtime.serving.compare.chart import save_png
 from ....simulator import Plan
 from ...before import check_real_time
 from ...door import Answer, Asked

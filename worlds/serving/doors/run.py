@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from .... import runtime
 from ....files import write_text
-from ....runtime.serving.attribution import stage_ratios
+from ....runtime.serving.compare.attribution import stage_ratios
 from ....simulator import Plan
 from ...before import check_real_time, one_plan
 from ...door import Answer, Asked

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import InputError, RunError
-from ...profiles.profile import ModelProfile, Provenance
-from ...profiles.profile_set import ProfileSet
-from ...reprs import Shown
+from ....errors import InputError, RunError
+from ....profiles.profile import ModelProfile, Provenance
+from ....profiles.profile_set import ProfileSet
+from ....reprs import Shown
+from ..session import Session
 from .probe import Probe, ProbeJob
-from .session import Session
 
 __all__ = ["Calibration", "calibrate"]
 
@@ -256,7 +256,7 @@ def _profiles(
         )  # fmt: skip
         models[name] = replace(profile, stages={**profile.stages, config: stage})
     source = Provenance(
-        "meshwright.runtime.serving.calibrate: undisturbed stage visits through the real serving path",
+        "meshwright.runtime.serving.measure.calibrate: undisturbed stage visits through the real serving path",
         device=str(getattr(given, "device", "")),
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         notes=f"stage latencies {load:.0%} of the way from one job in the house to all devices at work; others: "

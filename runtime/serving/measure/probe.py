@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .dispatcher import Job
+from ..dispatcher import Job
 
 __all__ = ["Probe", "ProbeJob"]
 

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import InputError
-from ...profiles.profile import ModelProfile
-from ...reprs import Shown
-from ...simulator.placement import Placement
-from ...simulator.serving.plan.file import Plan
-from ...simulator.serving.simulate import simulate
-from ...traces.trace import Trace
+from ....errors import InputError
+from ....profiles.profile import ModelProfile
+from ....reprs import Shown
+from ....simulator.placement import Placement
+from ....simulator.serving.plan.file import Plan
+from ....simulator.serving.simulate import simulate
+from ....traces.trace import Trace
+from ..measure.calibrate import Calibration, calibrate
+from ..options import CompareOptions
+from ..result import RunResult
+from ..session import Session
 from .attribution import Attribution, attribute, stage_ratios
-from .calibrate import Calibration, calibrate
-from .options import CompareOptions
-from .result import RunResult
-from .session import Session
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ...profiles.profile import ModelProfile
-from ...simulator.serving.simulate import simulate
-from ...simulator.serving.tables import ServingTables
-from .dispatcher import Dispatcher, Job
-from .result import RunResult
+from ....profiles.profile import ModelProfile
+from ....simulator.serving.simulate import simulate
+from ....simulator.serving.tables import ServingTables
+from ..dispatcher import Dispatcher, Job
+from ..result import RunResult
 
 if TYPE_CHECKING:
     import pandas as pd

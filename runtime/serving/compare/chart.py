@@ -6,8 +6,8 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...files import write_bytes
-from .compare import Comparison
+from ....files import write_bytes
+from .run import Comparison
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
