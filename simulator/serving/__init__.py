@@ -6,8 +6,12 @@
 """
 
 from .batching import Batching
+from .conditions import Conditions
+from .outages import Outages
 from .policy import DISPATCH, Controller, Decision
 from .result import SimulationResult
 from .simulate import simulate
+from .times import ServingSpread, ServingTimes
 
-__all__ = ["DISPATCH", "Batching", "Controller", "Decision", "SimulationResult", "simulate"]
+__all__ = ["DISPATCH", "Batching", "Conditions", "Controller", "Decision", "Outages", "ServingSpread", "ServingTimes",
+           "SimulationResult", "simulate"]  # fmt: skip

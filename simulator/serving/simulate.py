@@ -16,6 +16,7 @@ from ...profiles.profile import ModelProfile
 from ...traces.trace import Trace
 from ..placement import Placement, PlacementSchedule
 from .batching import Batching
+from .conditions import Conditions
 from .policy import check_dispatch
 from .replay import Segment
 from .result import SimulationResult
@@ -40,6 +41,7 @@ def simulate(
     batching: Batching | int | None = None,
     admission: bool = True,
     overhead: float = 0.0,
+    conditions: Conditions | None = None,
 ) -> SimulationResult:
     """Serve a trace with a placement (DESIGN §6; AlpaServe §4.3, §5).
 
@@ -61,6 +63,8 @@ def simulate(
         Reject requests that would miss their deadline.
     overhead : float
         Seconds added to every finish; occupies no stage, counts in admission.
+    conditions : Conditions, optional
+        Times that vary (`ServingTimes`) and groups that are away (`Outages`).
 
     Returns
     -------
@@ -70,7 +74,8 @@ def simulate(
     Raises
     ------
     InputError
-        On an unknown engine or dispatch policy, a negative overhead, or a model without a profile.
+        On an unknown engine or dispatch policy, a negative overhead, a model without a profile, or conditions that
+        do not fit the placement.
     OutOfProfileError
         If a configuration or batch size was not profiled.
     """
@@ -93,9 +98,22 @@ def simulate(
         raise InputError(f"placement: expected a Placement or PlacementSchedule (got {type(placement).__name__})")
     if schedule.carry and batching is not None:
         raise InputError("placement: a schedule with carry=True cannot be combined with batching; set carry=False")
+    if conditions is not None:
+        _check_conditions(conditions, schedule)
     max_batch = 1 if batching is None else batching.max_batch
     tables = [build_tables(p, trace.models, profiles, max_batch) for p in schedule.placements]
     return _run(schedule, tables, trace, engine, dispatch, batching is not None, admission, float(overhead))
+
+
+def _check_conditions(conditions: Conditions, schedule: PlacementSchedule) -> None:
+    if schedule.carry:
+        raise InputError("placement: a schedule with carry=True knows no conditions; set carry=False")
+    if conditions.outages is not None and len(schedule.placements) > 1:
+        raise InputError("conditions: outages name the groups of one placement; a schedule has several")
+    for placement in schedule.placements:
+        conditions.check(placement)
+    if conditions.times is not None or conditions.outages is not None:
+        raise NotImplementedError("conditions")  # the engines come with the next commit
 
 
 def _run(

@@ -1,0 +1,44 @@
+"""`Conditions`: what happens to a serving system that its profile does not say."""
+
+from __future__ import annotations
+
+# A door checks what callers without a type checker give.
+# pyright: reportUnnecessaryIsInstance=false
+from dataclasses import dataclass
+
+from ...errors import InputError
+from ..placement import Placement
+from .outages import Outages
+from .times import ServingTimes
+
+__all__ = ["Conditions"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Conditions:
+    """What really happens in a simulated run.
+
+    Parameters
+    ----------
+    times : ServingTimes, optional
+        What stages, hops and answers take. The controller predicts with the profile and corrects itself by the
+        answers, as the real one does. Without them everything takes what the profile says.
+    outages : Outages, optional
+        When groups are away. Their rows name groups of one placement: they cannot be combined with a schedule.
+    """
+
+    times: ServingTimes | None = None
+    outages: Outages | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.times is None or isinstance(self.times, ServingTimes)):
+            raise InputError(f"conditions: times: expected ServingTimes (got {type(self.times).__name__})")
+        if not (self.outages is None or isinstance(self.outages, Outages)):
+            raise InputError(f"conditions: outages: expected Outages (got {type(self.outages).__name__})")
+
+    def check(self, placement: Placement) -> None:
+        """Raise `InputError` if they do not fit a placement."""
+        if self.times is not None:
+            self.times.check(placement)
+        if self.outages is not None:
+            self.outages.check(placement)
