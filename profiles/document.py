@@ -14,6 +14,7 @@ from .layers import Layer, LayerTable
 from .profile import ModelProfile, Provenance, StageProfile
 from .profile_set import ProfileSet
 from .reader import Reader
+from .spread import NO_VARIATION, Variation
 
 __all__ = [
     "LAYERS_FORMAT",
@@ -35,7 +36,7 @@ Document = dict[str, Any]
 
 def to_document(profiles: ProfileSet) -> Document:
     """The set as JSON-ready dicts and lists."""
-    return {
+    document: Document = {
         "format": PROFILES_FORMAT,
         "version": VERSION,
         "name": profiles.name,
@@ -51,6 +52,9 @@ def to_document(profiles: ProfileSet) -> Document:
             for name, profile in profiles.items()
         },
     }
+    if not profiles.variation.constant:
+        document["variation"] = profiles.variation.to_dict()
+    return document
 
 
 def from_document(document: object, where: str) -> ProfileSet:
@@ -70,12 +74,15 @@ def from_document(document: object, where: str) -> ProfileSet:
     """
     read = Reader(where)
     required = {"name", "device", "provenance", "models"}
-    root = read.root(document, PROFILES_FORMAT, VERSION, required, {"overhead_s", "aliases"})
+    root = read.root(document, PROFILES_FORMAT, VERSION, required, {"overhead_s", "aliases", "variation"})
     name = read.text(root, "name", "")
     device = read.text(root, "device", "")
     overhead = read.number(root, "overhead_s", "", default=0.0)
     provenance = _read_provenance(read, root, "")
     aliases = read.mapping(root, "aliases", "", default={})
+    variation = NO_VARIATION
+    with read.building("variation"):
+        variation = Variation.from_dict(read.mapping(root, "variation", "", default={}))
     models: dict[str, ModelProfile] = {}
     for model, body in read.mapping(root, "models", "").items():
         path = f"models.{model}"
@@ -100,7 +107,7 @@ def from_document(document: object, where: str) -> ProfileSet:
         if not read.errors and target not in models:
             read.error(f"aliases.{alias}", "names no model of this file", target, f"use one of {', '.join(models)}")
     read.raise_errors()
-    return ProfileSet(name, device, models, provenance, overhead, aliases)
+    return ProfileSet(name, device, models, provenance, overhead, aliases, variation)
 
 
 def layers_to_document(table: LayerTable) -> Document:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from ..errors import InputError, OutOfProfileError
 from ..reprs import Shown
 from .profile import ModelProfile, Provenance
+from .spread import NO_VARIATION, Variation
 
 __all__ = ["MAX_MODELS", "ProfileSet"]
 
@@ -52,6 +53,8 @@ class ProfileSet(Shown, Mapping[str, ModelProfile]):
         Seconds that the serving system adds to every finish, as measured (or cited) with the set.
     aliases : Mapping[str, str]
         Other names that a model answers to; not listed when the set is iterated.
+    variation : Variation
+        How latencies, hops and the overhead vary in service, where that was measured.
     """
 
     name: str
@@ -60,6 +63,7 @@ class ProfileSet(Shown, Mapping[str, ModelProfile]):
     provenance: Provenance
     overhead_s: float = 0.0
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    variation: Variation = NO_VARIATION
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.overhead_s) and self.overhead_s >= 0):
@@ -75,7 +79,7 @@ class ProfileSet(Shown, Mapping[str, ModelProfile]):
     def __reduce__(self) -> tuple[type[ProfileSet], tuple[object, ...]]:
         """Make instances picklable for our own processes: a read-only view cannot be pickled as it is."""
         plain = (self.name, self.device, dict(self.models), self.provenance, self.overhead_s, dict(self.aliases))
-        return ProfileSet, plain
+        return ProfileSet, (*plain, self.variation)
 
     def _headline(self) -> str:
         names = ", ".join(list(self.models)[:3]) + (" …" if len(self.models) > 3 else "")

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from ..errors import InputError
 from ..reprs import Shown
 
-__all__ = ["CONSTANT", "Spread", "at"]
+__all__ = ["CONSTANT", "NO_VARIATION", "Spread", "Variation", "at"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -156,6 +156,8 @@ class Spread(Shown):
         InputError
             On an unknown field or a value of the wrong kind.
         """
+        if not isinstance(data, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"spread: expected its fields by name (got {data!r})")
         known = set(CONSTANT.to_dict())
         unknown = [name for name in data if name not in known]
         if unknown:
@@ -174,9 +176,9 @@ class Spread(Shown):
     @classmethod
     def of_visits(
         cls, start: FloatArray, seconds: FloatArray, expected: FloatArray, device: npt.NDArray[np.integer],
-        window_s: float = 0.02,
+        window_s: float = 0.02, *, normalised: bool = True,
     ) -> Spread:  # fmt: skip
-        """A recording of measured visits, with mean 1 over time.
+        """A recording of measured visits.
 
         A window takes the factor of the visit that was under way in its middle, or else of the nearest one: what an
         idle device would have done is not known.
@@ -189,6 +191,8 @@ class Spread(Shown):
             On which device.
         window_s : float
             Seconds of a window; about as long as a visit.
+        normalised : bool
+            Whether factors are divided by their mean over time, which is then 1.
 
         Raises
         ------
@@ -207,7 +211,7 @@ class Spread(Shown):
             mine = mine[np.argsort(start[mine])]
             paths.append(ratio[mine][_nearest(middle, start[mine], start[mine] + seconds[mine])])
         whole = np.stack(paths)
-        whole /= whole.mean()
+        whole /= whole.mean() if normalised else 1.0
         return cls(paths=tuple(tuple(np.round(path, 4).tolist()) for path in whole), window_s=window_s)
 
 
@@ -249,3 +253,58 @@ def _numbers(name: str, value: Any) -> tuple[float, ...]:
 
 CONSTANT = Spread()
 """No variation: every visit takes the profile's time."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Variation(Shown):
+    """How the times of a serving system vary, each as factors on what a profile says.
+
+    Parameters
+    ----------
+    stages : Spread
+        Of a stage's time, by device.
+    hops : Spread
+        Of the time from the end of a stage to the next one, by group.
+    answers : Spread
+        Of the overhead on top of the last stage's end, by group.
+    """
+
+    stages: Spread = CONSTANT
+    hops: Spread = CONSTANT
+    answers: Spread = CONSTANT
+
+    def _headline(self) -> str:
+        return self.explain()
+
+    @property
+    def constant(self) -> bool:
+        """Whether nothing varies."""
+        return self == NO_VARIATION
+
+    def explain(self) -> str:
+        """Each part that varies, in one line."""
+        parts = [(name, getattr(self, name)) for name in ("stages", "hops", "answers")]
+        return "; ".join(f"{name}: {spread.explain()}" for name, spread in parts if not spread.constant) or "none"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data: what varies."""
+        parts = {name: getattr(self, name) for name in ("stages", "hops", "answers")}
+        return {name: spread.to_dict() for name, spread in parts.items() if not spread.constant}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Variation:
+        """Read what `to_dict` wrote.
+
+        Raises
+        ------
+        InputError
+            On an unknown part, or a spread that is none.
+        """
+        unknown = [name for name in data if name not in ("stages", "hops", "answers")]
+        if unknown:
+            raise InputError(f"variation: unknown part {unknown[0]!r}; expected stages, hops or answers")
+        return cls(**{name: Spread.from_dict(spread) for name, spread in data.items()})
+
+
+NO_VARIATION = Variation()
+"""Every time is the profile's."""

@@ -1,0 +1,198 @@
+"""`in_service`: a placement's costs as they are while it serves, with how they vary, in a profile set.
+
+Probes (`calibrate`) measure one job at a time, or a stream of them that never pauses. In service, jobs come in bursts,
+stages begin cold or hot, other stages compute beside them, and between two jobs a stage reports, receives and sends.
+So what is predicted with is taken from other requests of the same kind, served by the very processes that will run.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ....profiles.config import ParallelConfig
+from ....profiles.profile import ModelProfile
+from ....profiles.profile_set import ProfileSet
+from ....profiles.spread import CONSTANT, Spread, Variation
+from ....reprs import Shown
+from ..result import RunResult
+from ..session import Session
+from .visits import Gaps, Visits, gaps, visits
+
+__all__ = ["InService", "in_service"]
+
+FloatArray = npt.NDArray[np.float64]
+
+FEW = 8
+"""Visits of a kind from which a mean is taken; with fewer the given latency stands, times what the others show."""
+
+QUANTILES = 40
+"""Quantiles that a distribution of hops or answers is kept as."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class InService(Shown):
+    """What a placement cost while it served.
+
+    Parameters
+    ----------
+    profiles : ProfileSet
+        Stage times (each with the turnaround after it), hops and overhead as means in service, and their variation.
+    levels : ndarray of float64, shape (runs,)
+        Mean factor of each measured run on these stage times: how the machine drifted from run to run.
+    turnaround_s : float
+        Seconds that a stage serves nobody between two jobs.
+    visits : int
+        Visits measured.
+    """
+
+    profiles: ProfileSet
+    levels: FloatArray
+    turnaround_s: float
+    visits: int
+
+    @property
+    def drift(self) -> float:
+        """Standard deviation of the levels, as a share; NaN of fewer than two runs."""
+        return float(np.std(self.levels, ddof=1)) if len(self.levels) > 1 else math.nan
+
+    def explain(self) -> str:
+        """The measurement in one line."""
+        drift = f", drift between them {self.drift:.1%}" if len(self.levels) > 1 else ""
+        return (
+            f"{self.visits} visits in {len(self.levels)} rounds{drift}; turnaround {self.turnaround_s * 1e3:.2f} ms, "
+            f"overhead {self.profiles.overhead_s * 1e3:.2f} ms; {self.profiles.variation.stages.explain()}"
+        )
+
+
+def in_service(session: Session, runs: Sequence[RunResult], base: ProfileSet, *, refit: bool = True) -> InService:
+    """Costs and their variation, from runs of other requests on a session.
+
+    Parameters
+    ----------
+    session : Session
+        The session that served.
+    runs : sequence of RunResult
+        What it served, in rounds.
+    base : ProfileSet
+        Latencies of what was not seen often enough; of everything without `refit`.
+    refit : bool
+        True: stage times are the means of these runs, and factors vary around 1. False: the base stands, as a
+        controller predicts with it, and factors say how far off it is.
+
+    Raises
+    ------
+    InputError
+        If nothing was served.
+    """
+    found = visits(runs)
+    between = gaps(runs, found)
+    turnaround = float(np.mean(between.turnaround)) if len(between.turnaround) else 0.0
+    took = found.seconds + turnaround
+    profiles = _refitted(session, base, found, took, between, turnaround) if refit else base
+    expected = np.array([_latency(session, profiles, *key) for key in _keys(found)])
+    levels = np.array([np.mean((took / expected)[found.run == run]) for run in np.unique(found.run)], dtype=np.float64)
+    stages = Spread.of_visits(found.start, took, expected, found.device, _window(found), normalised=refit)
+    error = float(np.std(levels, ddof=1) / math.sqrt(len(levels))) if len(levels) > 1 else 0.0
+    hops = [profiles[name].stage(config).hop_s for name, config in _hosts(session)]
+    variation = Variation(
+        replace(stages, level_sd=min(error, 0.49)),
+        _spread(between.hop - turnaround, float(np.mean(hops))),
+        _spread(_totals(between, turnaround), profiles.overhead_s),
+    )
+    return InService(replace(profiles, variation=variation), levels, turnaround, len(found))
+
+
+def _refitted(
+    session: Session, base: ProfileSet, found: Visits, took: FloatArray, between: Gaps, turnaround: float
+) -> ProfileSet:
+    """The base with what was measured; groups of one configuration share their kinds, and so their figures."""
+    kinds, keys = _kinds(session), _keys(found)
+    rows: dict[Hashable, list[int]] = {}
+    for i, key in enumerate(keys):
+        rows.setdefault(kinds[key], []).append(i)
+    means = {kind: float(np.mean(took[mine])) for kind, mine in rows.items() if len(mine) >= FEW}
+    level = float(np.mean(took / np.array([_latency(session, base, *key) for key in keys])))
+    hop = _positive_mean(between.hop - turnaround)
+    models: dict[str, ModelProfile] = dict(base.items())
+    for (group, stage, model, batch), kind in kinds.items():
+        name, config = session.models[model], session.placement.groups[group].config
+        entry = models[name].stage(config)
+        row = list(entry.latency[batch])
+        row[stage] = means.get(kind, level * _latency(session, base, group, stage, model, batch))
+        entry = replace(
+            entry, latency={**entry.latency, batch: tuple(row)}, hop_s=hop if config.pp > 1 else 0.0,
+            source="measured in service",
+        )  # fmt: skip
+        models[name] = replace(models[name], stages={**models[name].stages, config: entry})
+    return replace(base, models=models, overhead_s=_positive_mean(_totals(between, turnaround)))
+
+
+Key = tuple[int, int, int, int]
+"""Group, stage, model, batch."""
+
+
+def _keys(found: Visits) -> list[Key]:
+    columns = (found.group, found.stage, found.model, found.batch)
+    group, stage, model, batch = (column.tolist() for column in columns)
+    return list(zip(group, stage, model, batch, strict=True))
+
+
+def _kinds(session: Session) -> dict[Key, Hashable]:
+    """What each (group, stage, model, batch) computes: equal architectures cut alike are one kind."""
+    kinds: dict[Key, Hashable] = {}
+    for task in session.tasks:
+        if task.share == 0:
+            for hosted in task.models:
+                same = json.dumps({k: v for k, v in hosted.spec.items() if k != "name"}, sort_keys=True, default=str)
+                for batch in session.batches:
+                    kind = (same, hosted.first, hosted.last, task.op, task.pp, batch)
+                    kinds[task.group, task.stage, hosted.model, batch] = kind
+    return kinds
+
+
+def _hosts(session: Session) -> list[tuple[str, ParallelConfig]]:
+    """Models and the configurations that hold them."""
+    held = {(hosted.model, task.group) for task in session.tasks for hosted in task.models}
+    return [(session.models[model], session.placement.groups[group].config) for model, group in sorted(held)]
+
+
+def _latency(
+    session: Session, base: Mapping[str, ModelProfile], group: int, stage: int, model: int, batch: int
+) -> float:
+    return base[session.models[model]].latency(session.placement.groups[group].config, batch)[stage]
+
+
+def _window(found: Visits) -> float:
+    """Seconds of a recording's window: the median visit, and no less than a millisecond."""
+    return max(float(np.median(found.seconds)), 1e-3)
+
+
+def _positive_mean(seconds: FloatArray) -> float:
+    return max(float(np.mean(seconds)), 0.0) if len(seconds) else 0.0
+
+
+def _totals(between: Gaps, turnaround: float) -> FloatArray:
+    """Overheads of jobs: what arrival and answer took, less the turnaround that the last stage's time holds.
+
+    Both are small and independent: quantiles of the sum come from pairs of their quantiles.
+    """
+    if not len(between.answer):
+        return np.zeros(0)
+    grid = (np.arange(QUANTILES) + 0.5) / QUANTILES
+    arrival = np.quantile(between.arrival, grid) if len(between.arrival) else np.zeros(1)
+    return np.add.outer(arrival, np.quantile(between.answer, grid)).ravel() - turnaround
+
+
+def _spread(seconds: FloatArray, expected: float) -> Spread:
+    """Independent factors on `expected` with the quantiles of these times; none where they are too few, or nothing."""
+    if len(seconds) < FEW or not expected > 0:
+        return CONSTANT
+    grid = (np.arange(QUANTILES) + 0.5) / QUANTILES
+    quantiles = np.maximum(np.quantile(seconds, grid), 1e-3 * expected)  # a message that came early took no time
+    return Spread(visits=tuple(np.round(quantiles / expected, 4).tolist()))
