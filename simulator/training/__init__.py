@@ -1,10 +1,10 @@
 """Training: how long one iteration takes, and how much memory it needs.
 
-Two doors. `estimate` prices a configuration given by hand (TP, PP, DP, microbatch, …) in closed form: room
+Three doors. `estimate` prices a configuration given by hand (TP, PP, DP, microbatch, …) in closed form: room
 `configuration`. `simulate_training` plays a `TrainingPlan` action by action: `plan` holds the file, `policy` the
 pipeline schedules, `program` the list of actions that a schedule makes, `resharding` the transfers between meshes,
 `timing` what each action takes, `reference` and `compiled` the two engines, `result` the outcome. Begin with
-``policy/orders.py``.
+``policy/orders.py``. `simulate_goodput` plays a whole run on machines that fail: room `goodput`.
 """
 
 from .configuration.estimate import estimate, estimate_many
