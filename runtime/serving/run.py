@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from ...errors import InputError
 from ...profiles.profile import ModelProfile
 from ...simulator.placement import Placement
-from ...simulator.serving.batching import Batching
 from ...simulator.serving.plan.file import Plan
+from ...simulator.serving.policy.batching import Batching
 from ...traces.trace import Trace
 from .controller import Progress
 from .options import RunOptions

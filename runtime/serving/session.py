@@ -17,9 +17,9 @@ import numpy.typing as npt
 from ...errors import InputError, RunError, install_hint
 from ...profiles.profile import ModelProfile
 from ...simulator.placement import Placement
-from ...simulator.serving.batching import Batching
 from ...simulator.serving.plan.file import Plan
 from ...simulator.serving.policy import check_dispatch
+from ...simulator.serving.policy.batching import Batching
 from ...simulator.serving.tables import build_tables
 from ...traces.trace import Trace
 from .assignment import assign, device_kind

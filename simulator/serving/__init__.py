@@ -5,10 +5,10 @@
 `queueing` the closed forms that simulations are checked against.
 """
 
-from .batching import Batching
 from .conditions import Conditions
 from .outages import Outages
 from .policy import DISPATCH, Controller, Decision
+from .policy.batching import Batching
 from .result import SimulationResult
 from .simulate import simulate
 from .times import ServingSpread, ServingTimes

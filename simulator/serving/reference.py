@@ -15,8 +15,8 @@ import numpy.typing as npt
 import simpy
 
 from ..clock import Clock
-from .batching import Batch, BatchingController
 from .policy import Controller
+from .policy.batching import Batch, BatchingController
 from .tables import ServingTables
 
 __all__ = ["run_reference"]

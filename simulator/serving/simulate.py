@@ -15,9 +15,9 @@ from ...errors import InputError
 from ...profiles.profile import ModelProfile
 from ...traces.trace import Trace
 from ..placement import Placement, PlacementSchedule
-from .batching import Batching
 from .conditions import Conditions
 from .policy import check_dispatch
+from .policy.batching import Batching
 from .replay import Segment
 from .result import SimulationResult
 from .tables import ServingTables, build_tables

@@ -9,7 +9,7 @@ from meshwright.runtime.serving.measure.probe import Probe, ProbeJob
 from meshwright.runtime.serving.result import RunResult
 from meshwright.simulator import Group, Placement, simulate
 from meshwright.simulator.serving import reference
-from meshwright.simulator.serving.batching import BatchingController
+from meshwright.simulator.serving.policy.batching import BatchingController
 from meshwright.simulator.serving.policy import Controller
 from meshwright.simulator.serving.tables import build_tables
 from meshwright.traces import Trace, gamma

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from ...errors import InputError
-from ...reprs import Shown
-from .policy import TOLERANCE_S, Controller
-from .tables import ServingTables
+from ....errors import InputError
+from ....reprs import Shown
+from ..tables import ServingTables
+from .controller import TOLERANCE_S, Controller
 
 __all__ = ["Batch", "Batching", "BatchingController"]
 
@@ -116,7 +116,7 @@ class BatchingController(Controller):
         if best is None:
             if not self._pairs[model]:
                 return None, False
-            self.queues[model].append((request, deadline))
+            self._enqueue(request, model, deadline)
             return None, True
         group = best[1]
         # Alone (column 0 is batch 1): where a group is idle nothing of its models waits that could be batched.
@@ -124,6 +124,13 @@ class BatchingController(Controller):
         if plan is None:
             return None, False
         return self._launch(now, model, plan, (request,)), False
+
+    def _enqueue(self, request: int, model: int, deadline: float) -> None:
+        queue = self.queues[model]
+        place = len(queue)
+        while place and queue[place - 1][0] > request:  # one that was sent before, and lost with its group
+            place -= 1
+        queue.insert(place, (request, deadline))
 
     def remove(self, group: int) -> list[int]:
         """`group` is gone; returns the requests that waited for a model that no other group holds."""
@@ -135,6 +142,11 @@ class BatchingController(Controller):
                 orphans += [request for request, _ in self.queues[model]]
                 self.queues[model].clear()
         return orphans
+
+    def restore(self, group: int, now: float) -> None:
+        """`group` is back at `now`, idle; `stage_free` gives it work."""
+        super().restore(group, now)
+        self.idle[group] = True
 
     def stage_free(self, now: float, group: int) -> tuple[Batch | None, list[int]]:
         """The first stage of `group` is free. Returns the batch that it takes, and the requests dropped meanwhile."""

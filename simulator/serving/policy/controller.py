@@ -1,16 +1,12 @@
-"""Dispatch and admission without a clock: the owner of the time, a simulator or the real runtime, asks `Controller`.
-
-The SimPy reference and the real controller use these very objects. The compiled engine restates them as arithmetic, and
-a property test checks that both decide alike.
-"""
+"""Dispatch and admission by predicted times: `Controller`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ...errors import InputError
-from .tables import ServingTables
+from ....errors import InputError
+from ..tables import ServingTables
 
 __all__ = ["DISPATCH", "TOLERANCE_S", "Controller", "Decision", "check_dispatch"]
 
@@ -74,13 +70,19 @@ class Controller:
         self.clock = [[0.0] * int(n) for n in tables.stages]
         self.outstanding = [0] * tables.n_groups
         self._key = DISPATCH[dispatch]
-        self._pairs = [
+        self._away: set[int] = set()
+        self._held = [
             [
                 (int(tables.pair_group[p]), tables.latency[p, 0].tolist(), float(tables.hop[p]))
                 for p in tables.pairs_of(m)
             ]
             for m in range(tables.n_models)
         ]
+        self._pairs = self._held
+
+    def groups_of(self, model: int) -> list[int]:
+        """Groups that hold `model` and are there."""
+        return [pair[0] for pair in self._pairs[model]]
 
     def predict(self, now: float, group: int, latency: list[float], hop: float) -> list[float]:
         """When each stage of `group` would finish a request that enters at `now`, seconds."""
@@ -117,10 +119,20 @@ class Controller:
         self.outstanding[group] -= 1
 
     def remove(self, group: int) -> list[int]:
-        """Forget `group`, whose worker died; returns the waiting requests that no other group can serve."""
-        self._pairs = [[pair for pair in pairs if pair[0] != group] for pairs in self._pairs]
+        """Forget `group`, which went away; returns the waiting requests that no other group can serve."""
+        self._away.add(group)
+        self._note_away()
         self.outstanding[group] = 0
         return []
+
+    def restore(self, group: int, now: float) -> None:
+        """`group` is back at `now`, with nothing to do."""
+        self._away.discard(group)
+        self._note_away()
+        self.clock[group] = [now] * len(self.clock[group])
+
+    def _note_away(self) -> None:
+        self._pairs = [[pair for pair in pairs if pair[0] not in self._away] for pairs in self._held]
 
 
 Key = Callable[[Controller, float, int, list[float], float], float]
