@@ -3,8 +3,8 @@
 Three doors. `estimate` prices a configuration given by hand (TP, PP, DP, microbatch, …) in closed form: room
 `configuration`. `simulate_training` plays a `TrainingPlan` action by action: `plan` holds the file, `policy` the
 pipeline schedules, `program` the list of actions that a schedule makes, `resharding` the transfers between meshes,
-`timing` what each action takes, `reference` and `compiled` the two engines, `result` the outcome. Begin with
-``policy/orders.py``. `simulate_goodput` plays a whole run on machines that fail: room `goodput`.
+`timing` what each action takes, `varying` how that varies, `reference` and `compiled` the two engines, `result` the
+outcome. Begin with ``policy/orders.py``. `simulate_goodput` plays a whole run on machines that fail: room `goodput`.
 """
 
 from .configuration.estimate import estimate, estimate_many
@@ -23,6 +23,9 @@ from .result.iteration import TrainingResult
 from .result.memory_timeline import MemoryTimeline
 from .simulate import simulate_training
 from .timing import Link, Timing
+from .varying.drawn import Drawn, draw_times
+from .varying.iterations import IterationTimes, Repeats, simulate_iterations
+from .varying.times import TrainingTimes
 
 __all__ = [
     "CORE",
@@ -32,9 +35,11 @@ __all__ = [
     "Breakdown",
     "DeadlockError",
     "DeviceRates",
+    "Drawn",
     "Estimate",
     "Estimates",
     "Gather",
+    "IterationTimes",
     "Link",
     "MemoryParts",
     "MemoryTimeline",
@@ -44,6 +49,7 @@ __all__ = [
     "Op",
     "OperatorEntry",
     "Program",
+    "Repeats",
     "Resharding",
     "Settings",
     "SliceEntry",
@@ -53,14 +59,17 @@ __all__ = [
     "Timing",
     "TrainingPlan",
     "TrainingResult",
+    "TrainingTimes",
     "TransferEntry",
     "TransformerShape",
     "Turns",
     "check_program",
+    "draw_times",
     "estimate",
     "estimate_many",
     "make_program",
     "plan_program",
     "reshard_across",
+    "simulate_iterations",
     "simulate_training",
 ]

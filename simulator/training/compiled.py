@@ -15,14 +15,15 @@ import numpy as np
 from ...jit import kernel
 from .program.actions import Program
 from .program.checks import deadlock
-from .program.kernels import COMPUTE, MESSAGE, PAIR, PLAIN, SEND
+from .program.kernels import MESSAGE, PAIR, PLAIN, RECEIVE, SEND
 from .timing import ActionTimes, Prepared
+from .varying.drawn import STEADY, Drawn
 
 __all__ = ["run_compiled"]
 
 
-def run_compiled(program: Program, costs: Prepared) -> ActionTimes:
-    """Time a program.
+def run_compiled(program: Program, costs: Prepared, drawn: Drawn | None = None) -> ActionTimes:
+    """Time a program; with `drawn`, by times that vary.
 
     Raises
     ------
@@ -34,34 +35,45 @@ def run_compiled(program: Program, costs: Prepared) -> ActionTimes:
     arrived = np.full(messages.n_messages, np.nan)
     at = offsets[:-1].copy()
     links = (costs.seconds, costs.gather_s, costs.each, costs.resources, np.zeros(costs.n_resources), costs.overlap)
-    _run(messages.word, offsets, links, _fresh(len(offsets) - 1), at, finish, arrived)
+    scale = np.ones(0 if drawn is None else messages.n_messages)  # the factor of each message, once it is sent
+    varying = STEADY if drawn is None else drawn.arrays(program)
+    _run(messages.word, offsets, links, _fresh(costs.begin_s), varying, scale, at, finish, arrived)
     if np.any(at < offsets[1:]):
         raise deadlock(program, at)
     start = np.empty_like(finish)  # of the next action when the last one ends
     start[1:] = finish[:-1]
-    start[offsets[:-1][offsets[:-1] < len(start)]] = 0.0
-    sent = arrived - (costs.seconds if costs.each else np.repeat(costs.seconds, messages.units))
+    some = offsets[:-1] < offsets[1:]
+    start[offsets[:-1][some]] = costs.begin_s[some]
+    took = costs.seconds if costs.each else np.repeat(costs.seconds, messages.units)
+    sent = arrived - (took if drawn is None else took * scale)
     return ActionTimes(start, finish, sent, arrived)
 
 
-def _fresh(n: int) -> tuple[Any, ...]:
-    """The state of all meshes at time 0: their clocks; the comparison tree of when each wants to send (mesh k at leaf
-    ``leaves + k``), and whose time each node holds; the stack of meshes that can go on.
+def _fresh(begin_s: Any) -> tuple[Any, ...]:
+    """The state of all meshes at the start: their clocks; the comparison tree of when each wants to send (mesh k at
+    leaf ``leaves + k``), and whose time each node holds; the stack of meshes that can go on.
 
     They are made here: numba takes half as long again to compile a loop that also makes its arrays.
     """
+    n = len(begin_s)
     leaves = 1 << max(n - 1, 0).bit_length()
     first = np.zeros(2 * leaves, dtype=np.int64)
     first[leaves:] = np.arange(leaves)
     for node in range(leaves - 1, 0, -1):
         first[node] = first[2 * node]
-    return np.zeros(n), np.full(2 * leaves, np.inf), first, np.arange(n + 1)
+    return begin_s.copy(), np.full(2 * leaves, np.inf), first, np.arange(n + 1)
 
 
 @kernel(plain=PLAIN)
-def _run(word, offsets, links, meshes, at, finish, arrived):
-    """`finish` holds durations at first. A message's arrival is NaN, then −1 − mesh while that mesh waits for it."""
+def _run(word, offsets, links, meshes, varying, scale, at, finish, arrived):
+    """`finish` holds durations at first. A message's arrival is NaN, then −1 − mesh while that mesh waits for it.
+
+    `varying` are the factors of times that vary, as `Drawn.arrays` gives them: an action's is the largest of its mesh's
+    devices', each the slow factor of the window in which it starts, times the device's own for this action.
+    """
     seconds, gather, each, resources, free, overlap = links
+    since, window, slow, devices, bounds, own, first_own, apart, wire_window, wire_slow, wire_own, wire_apart = varying
+    varies = len(slow) > 0
     clock, asks, first, stack = meshes
     leaves, top = len(asks) // 2, len(stack) - 1
     while True:
@@ -74,19 +86,29 @@ def _run(word, offsets, links, meshes, at, finish, arrived):
             while row < last:
                 what = word[row]
                 kind = what & 3
-                if kind == COMPUTE:
-                    now += finish[row]
-                elif kind == SEND:
-                    wish = now
-                    break
-                else:
+                if kind == RECEIVE:
                     m = (what >> 2) & MESSAGE
                     ready = arrived[m]
                     if not ready >= 0.0:
                         arrived[m] = -1.0 - mesh
                         break
                     g = gather[m if each else what >> PAIR]
+                    if varies:
+                        g *= scale[m]
                     now = max(now, ready + g) if overlap else max(now, ready) + g
+                took = finish[row]
+                if varies:
+                    factor = 0.0
+                    for j in range(bounds[mesh], bounds[mesh + 1]):
+                        mine = own[(first_own[j] + row - offsets[mesh]) * apart]
+                        d = devices[j]
+                        factor = max(factor, slow[d, int((since + now) / window) % slow.shape[1]] * mine)
+                    took *= factor
+                if kind == SEND:
+                    finish[row] = took
+                    wish = now
+                    break
+                now += took
                 finish[row] = now
                 row += 1
             at[mesh] = row
@@ -114,14 +136,20 @@ def _run(word, offsets, links, meshes, at, finish, arrived):
             r = resources[pair, k]
             if r >= 0:
                 begin = max(begin, free[r])
-        end = begin + seconds[m if each else pair]
+        flight = seconds[m if each else pair]
+        if varies:
+            factor = wire_slow[mesh, int((since + begin) / wire_window) % wire_slow.shape[1]]
+            scale[m] = factor * wire_own[row * wire_apart]
+            flight *= scale[m]
+        end = begin + flight
         for k in range(resources.shape[1]):
             r = resources[pair, k]
             if r >= 0:
                 free[r] = end
         waiting = arrived[m]
         arrived[m] = end
-        after = now if overlap else end
+        hosted = now + finish[row]
+        after = hosted if overlap else max(hosted, end)
         clock[mesh] = after
         finish[row] = after
         at[mesh] = row + 1

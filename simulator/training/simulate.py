@@ -11,6 +11,7 @@ from .plan.program import plan_program
 from .resharding.crossing import Method
 from .result.iteration import TrainingResult
 from .timing import prepared
+from .varying.drawn import Drawn
 
 __all__ = ["simulate_training"]
 
@@ -23,6 +24,7 @@ def simulate_training(
     engine: Engine = "compiled",
     resharding: Method | None = None,
     overlap: bool | None = None,
+    drawn: Drawn | None = None,
 ) -> TrainingResult:
     """Simulate one iteration of a training plan.
 
@@ -36,6 +38,8 @@ def simulate_training(
         Resharding method, to use instead of the plan's.
     overlap : bool, optional
         Whether transfers overlap computation, instead of what the plan says.
+    drawn : Drawn, optional
+        Factors by which times vary (`varying.drawn.draw_times`); without them all take what the plan says.
 
     Returns
     -------
@@ -59,4 +63,4 @@ def simulate_training(
         from .compiled import run_compiled as run
     else:
         from .reference import run_reference as run
-    return TrainingResult(plan, engine, program, links, costs, run(program, costs))
+    return TrainingResult(plan, engine, program, links, costs, run(program, costs, drawn), drawn)

@@ -14,6 +14,7 @@ from ...errors import InputError
 from ...reprs import Shown
 from . import timing_kernels
 from .program.actions import Program
+from .program.kernels import RECEIVE, SEND
 from .program.messages import Messages, Pair, messages_of
 
 __all__ = ["ActionTimes", "Link", "Prepared", "Timing", "prepared"]
@@ -36,11 +37,16 @@ class Link(Shown):
     resources : tuple
         What the message occupies meanwhile, under any names: a mesh's ports, a node's network adapters. Messages that
         share a resource go one after another, in the order in which they were requested.
+    send_s, receive_s : float
+        Seconds that the hosts work for it: the sender's from the start of its send on, also where messages overlap
+        computation; the receiver's once the message is there (and gathered).
     """
 
     seconds: float | Floats = 0.0
     gather_s: float | Floats = 0.0
     resources: tuple[Hashable, ...] = ()
+    send_s: float = 0.0
+    receive_s: float = 0.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,6 +66,8 @@ class Timing(Shown):
     overlap : bool
         Whether messages overlap computation. If not, a sender is busy until its message has arrived, and a receiver is
         busy while it gathers.
+    begin_s : array_like, shape (n_meshes,)
+        Seconds from an iteration's start until each mesh begins its first action.
 
     Raises
     ------
@@ -74,14 +82,16 @@ class Timing(Shown):
     update_s: npt.ArrayLike = 0.0
     links: Mapping[Pair, Link] = field(default_factory=lambda: MappingProxyType({}))
     overlap: bool = False
+    begin_s: npt.ArrayLike = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("forward_s", "backward_input_s", "backward_weight_s", "reduce_s", "update_s"):
+        for name in ("forward_s", "backward_input_s", "backward_weight_s", "reduce_s", "update_s", "begin_s"):
             values = np.asarray(getattr(self, name), dtype=np.float64)
             if not np.all(np.isfinite(values) & (values >= 0)):
                 raise InputError(f"Timing.{name}: expected finite seconds >= 0 (got {values.tolist()})")
         for pair, link in self.links.items():
-            if not all(np.all(np.isfinite(x) & (np.asarray(x) >= 0)) for x in (link.seconds, link.gather_s)):
+            every = (link.seconds, link.gather_s, link.send_s, link.receive_s)
+            if not all(np.all(np.isfinite(x) & (np.asarray(x) >= 0)) for x in every):
                 raise InputError(f"Timing.links: {pair}: expected finite seconds >= 0 (got {link})")
 
 
@@ -94,7 +104,7 @@ class Prepared:
     messages : Messages
         Which send each receive waits for.
     duration : ndarray, shape (n,)
-        Seconds of each computation; 0 for sends and receives.
+        Seconds of each computation; of sends and receives, those that hosts work.
     seconds, gather_s : ndarray, shape (n_pairs,) or (n_messages,)
         Seconds of a message and of the gather after it: for each pair of stages or, where messages of a pair differ,
         for each message.
@@ -103,6 +113,8 @@ class Prepared:
     n_resources : int
         Number of resources.
     overlap : bool
+        As in `Timing`.
+    begin_s : ndarray, shape (n_meshes,)
         As in `Timing`.
     """
 
@@ -113,6 +125,7 @@ class Prepared:
     resources: npt.NDArray[np.int32]
     n_resources: int
     overlap: bool
+    begin_s: Floats
 
     def sending_s(self, message: npt.NDArray[np.int64]) -> Floats:
         """Seconds of messages, by their numbers."""
@@ -180,7 +193,16 @@ def prepared(program: Program, timing: Timing) -> Prepared:
         _of_messages([getattr(link, name) for link in links], messages, slices, name, each)
         for name in ("seconds", "gather_s")
     )
-    return Prepared(messages, duration, seconds, gather_s, resources, len(names), timing.overlap)
+    if any(link.send_s or link.receive_s for link in links):
+        hosts = np.array([[link.send_s, link.receive_s] for link in links])
+        for way, kind in enumerate((SEND, RECEIVE)):
+            rows = messages.kind == kind
+            duration[rows] = hosts[messages.pair[rows], way]
+    begin_s = np.asarray(timing.begin_s, dtype=np.float64)
+    if begin_s.ndim and begin_s.shape != (program.n_meshes,):
+        raise InputError(f"Timing.begin_s: expected {program.n_meshes} meshes (got {begin_s.shape})")
+    begin_s = np.ascontiguousarray(np.broadcast_to(begin_s, program.n_meshes))
+    return Prepared(messages, duration, seconds, gather_s, resources, len(names), timing.overlap, begin_s)
 
 
 def _of_messages(values: Sequence[float | Floats], messages: Messages, slices: int, name: str, each: bool) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
@@ -18,6 +18,7 @@ from ...plan.reader import piece, pieces, problem_line
 from ...serving.plan.build import cluster_entry, cluster_of
 from .checks import contradictions
 from .entries import MeshEntry, ModelEntry, OperatorEntry, SliceEntry, StageEntry, TransferEntry
+from .service import ServiceEntry, service_problems
 
 if TYPE_CHECKING:
     from ....profiles.graph import Graph
@@ -33,7 +34,7 @@ class TrainingPlan(PlanFile, SparseEntry):
 
     noun: ClassVar[str] = "a training plan"
     schema_id: ClassVar[str] = "urn:meshwright:schema:training-plan:1"
-    rare: ClassVar[frozenset[str]] = frozenset({"slices"})
+    rare: ClassVar[frozenset[str]] = frozenset({"slices", "service"})
 
     kind: Literal["meshwright/training-plan"] = "meshwright/training-plan"
     version: Literal[1] = 1
@@ -50,6 +51,7 @@ class TrainingPlan(PlanFile, SparseEntry):
     slices: tuple[SliceEntry, ...] = Field(
         default=(), description="token slices of the microbatches, in the order in which they are fed (terapipe)"
     )
+    service: ServiceEntry | None = Field(default=None, description="what was measured while the plan ran")
     planner: PlannerEntry
     cost_source: str = Field(default="", description="what the times rest on")
     predicted: dict[str, float] = Field(default_factory=dict, description="metric -> value")
@@ -84,6 +86,7 @@ class TrainingPlan(PlanFile, SparseEntry):
         batch = (self.global_batch, self.microbatches)
         entries = (self.cluster, self.meshes, self.stages, self.transfers)
         problems = contradictions(*entries, batch, self.schedule, self.slices, self.model.order)
+        problems += service_problems(self.service, len(self.meshes), len(self.stages))
         if problems:
             raise ValueError(_said(problems))
         return self
@@ -139,7 +142,10 @@ class TrainingPlan(PlanFile, SparseEntry):
         schedule = data.get("schedule", "1f1b")
         model = piece(ModelEntry, data.get("model"))
         counts = [x for x in batch if isinstance(x, int) and not isinstance(x, bool)]
-        return contradictions(
+        meshes, stages = (data.get(key) for key in ("meshes", "stages"))
+        many = (len(cast("list[Any]", x)) if isinstance(x, list | tuple) else 0 for x in (meshes, stages))
+        service = piece(ServiceEntry, data.get("service"))
+        return service_problems(service, *many) + contradictions(
             piece(ClusterEntry, data.get("cluster")),
             pieces(MeshEntry, data.get("meshes")),
             pieces(StageEntry, data.get("stages")),

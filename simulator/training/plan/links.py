@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -39,6 +39,7 @@ def plan_links(plan: TrainingPlan, method: Method | None = None) -> PlanLinks:
 
     A message carries all tensors of a pair of stages, one by one, for one microbatch of the sender or one token slice
     of it. It occupies the sending mesh's output, the receiving mesh's input, and the network adapters that it crosses.
+    Where messages were measured while the plan ran, they take what was measured.
 
     Parameters
     ----------
@@ -81,6 +82,14 @@ def plan_links(plan: TrainingPlan, method: Method | None = None) -> PlanLinks:
             seconds, gather_s = (np.sum([of[which] for of in each], axis=0)[where] for which in (0, 1))
             links[pair] = Link(seconds, gather_s, links[pair].resources)
         reshardings[pair] = tuple((name, way) for (name, *_), way in zip(carried, ways, strict=True))
+    for message in plan.service.messages if plan.service is not None else ():
+        pair = message.what, message.source, message.target
+        if pair not in links:
+            continue
+        link = replace(links[pair], send_s=message.send_s, receive_s=message.receive_s)
+        if message.seconds is not None and method == plan.resharding and not np.ndim(link.seconds):
+            link = replace(link, seconds=message.seconds, gather_s=0.0)  # what was measured has the gather in it
+        links[pair] = link
     return PlanLinks(links, reshardings)
 
 
@@ -111,9 +120,10 @@ def plan_timing(plan: TrainingPlan, links: PlanLinks, overlap: bool | None = Non
     stages = plan.stages
     once = [s.reduce_s for s in stages], [s.update_s for s in stages]
     overlap = plan.overlap if overlap is None else overlap
+    begin_s = plan.service.begin_s if plan.service is not None and plan.service.begin_s else 0.0
     if not plan.slices:
         passes = [s.forward_s for s in stages], [s.backward_input_s for s in stages]
-        return Timing(*passes, [s.backward_weight_s for s in stages], *once, links.links, overlap)
+        return Timing(*passes, [s.backward_weight_s for s in stages], *once, links.links, overlap, begin_s)
     rows = [e for e, entry in enumerate(plan.slices) for _ in range(entry.count)]
     width = max(len(entry.tokens) for entry in plan.slices)
     tables = np.zeros((2, len(stages), len(plan.slices), width))
@@ -121,4 +131,4 @@ def plan_timing(plan: TrainingPlan, links: PlanLinks, overlap: bool | None = Non
         for table, seconds in zip(tables[:, s], (stage.slice_forward_s, stage.slice_backward_s), strict=True):
             for e, row in enumerate(seconds):
                 table[e, : len(row)] = row
-    return Timing(tables[0][:, rows], tables[1][:, rows], 0.0, *once, links.links, overlap)
+    return Timing(tables[0][:, rows], tables[1][:, rows], 0.0, *once, links.links, overlap, begin_s)

@@ -22,6 +22,7 @@ from ..plan.program import slice_share
 from ..program.actions import Program
 from ..program.columns import RECV_B, RECV_F, REDUCE, SEND_B, SEND_F, UPDATE, B, F, W
 from ..timing import ActionTimes, Prepared
+from ..varying.drawn import Drawn
 from .memory_timeline import MemoryTimeline, in_flight, memory_timeline
 from .words import explain
 
@@ -55,6 +56,8 @@ class TrainingResult(Shown):
         Seconds of each action.
     times : ActionTimes
         When each action began and ended.
+    drawn : Drawn, optional
+        Factors by which times varied.
     """
 
     plan: TrainingPlan
@@ -63,6 +66,7 @@ class TrainingResult(Shown):
     links: PlanLinks
     costs: Prepared
     times: ActionTimes
+    drawn: Drawn | None = None
 
     @cached_property
     def seconds(self) -> float:
@@ -73,7 +77,8 @@ class TrainingResult(Shown):
     @cached_property
     def busy_s(self) -> Floats:
         """Seconds that each mesh computes."""
-        return self._per_mesh(np.where(np.isin(self.program.columns.op, COMPUTING), self.costs.duration, 0.0))
+        took = self.costs.duration if self.drawn is None else self.times.finish - self.times.start
+        return self._per_mesh(np.where(np.isin(self.program.columns.op, COMPUTING), took, 0.0))
 
     @cached_property
     def communication_s(self) -> Floats:
@@ -250,9 +255,16 @@ class TrainingResult(Shown):
         """Seconds of each action that its mesh spends on sending, or on gathering what it received."""
         c, costs = self.program.columns, self.costs
         spent = np.where(np.isin(c.op, (SEND_F, SEND_B)), self.times.finish - self.times.start, 0.0)
-        if not costs.overlap and len(costs.gather_s):
-            receives = np.isin(c.op, (RECV_F, RECV_B))
-            spent[receives] = costs.gathering_s(costs.messages.message[receives])
+        receives = np.isin(c.op, (RECV_F, RECV_B))
+        message = costs.messages.message[receives]
+        if self.drawn is not None and not costs.overlap:
+            spent[receives] = self.times.finish[receives] - np.maximum(
+                self.times.start[receives], self.times.arrived[message]
+            )
+        elif not costs.overlap and len(costs.gather_s):
+            spent[receives] = costs.gathering_s(message) + costs.duration[receives]
+        elif costs.overlap:
+            spent[receives] = costs.duration[receives]  # the host's work; the gather goes on beside
         return spent
 
     @cached_property
