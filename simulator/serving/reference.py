@@ -1,7 +1,7 @@
-"""The SimPy model of the serving world: the reference that the compiled engine must equal.
+"""The SimPy model of the serving world: the reference that the compiled engines must equal.
 
 One process per stage of each group, one that sends the requests; none per request. Decisions come from the same
-`Controller` objects that the real runtime asks.
+`Following` object that the real runtime asks.
 """
 
 from __future__ import annotations
@@ -15,44 +15,46 @@ import numpy.typing as npt
 import simpy
 
 from ..clock import Clock
-from .policy import Controller
-from .policy.batching import Batch, BatchingController
+from .policy.following import Following
+from .policy.following import Job as Decided
+from .reality import Outcome, Reality, Rules
 from .tables import ServingTables
 
 __all__ = ["run_reference"]
 
-# SimPy priority of arrivals, above those of stages (1 to 2): at one instant completions come first, so that a request
-# that arrives when another finishes finds the shorter queue. The compiled engine compares with ``<=`` for the same end.
-_ARRIVALS_LAST = 3.0
+# SimPy priorities: what happens first at one instant. Stages end (1 to 2, by group); answers are heard, so that a
+# request that arrives when another finishes finds the shorter queue; groups that are free take batches (3 to 4, by
+# group, as the compiled engine's tournament has it); groups come back, then fail; requests are tried anew; arrivals.
+_HEARD, _FREED, _CHANGES, _RETRIES, _ARRIVALS = 2.0, 3.0, 5.0, 6.0, 7.0
 
 
 class _Job:
-    """A batch on its way through the stages of a group: its requests, and what it costs in each stage."""
+    """A job on its way through the stages of a group, and what it costs in each by profile."""
 
-    __slots__ = ("hop", "latency", "ready", "requests")
+    __slots__ = ("hop", "latency", "number", "ready", "requests", "visit")
 
-    def __init__(self, requests: tuple[int, ...], latency: list[float], hop: float, ready: float) -> None:
-        self.requests = requests
+    def __init__(self, decided: Decided, latency: list[float], hop: float, ready: float, visit: int) -> None:
+        self.number = decided.number
+        self.requests = decided.requests
         self.latency = latency
         self.hop = hop
         self.ready = ready
+        self.visit = visit  # jobs that the group was sent before
 
 
 class _Stage:
-    """One pipeline stage of a group. It serves batches first come, first served, until the simulation ends."""
+    """One pipeline stage of a group. It serves jobs first come, first served, until its group fails."""
 
-    def __init__(self, world: _World, group: int, index: int, following: _Stage | None) -> None:
+    def __init__(self, world: _World, group: int, index: int, following: _Stage | None, free: float) -> None:
         self.world = world
         self.group = group
         self.index = index
         self.following = following
         self.queue: deque[_Job] = deque()
-        # Groups that become free at one instant choose from the queues in order of their index, as the compiled
-        # engine's tournament does. The quotient stays below 1, and so before arrivals.
         self.priority = 1.0 + group / world.n_groups
-        self.free = float(world.clock[group, index])  # later than 0 if carried over from the placement before
+        self.free = free
         self.ended: simpy.Event = world.env.event()  # the job in service is done
-        self.idle = True
+        self.idle = self.alive = True
         world.env.process(self.run())
 
     def put(self, job: _Job) -> None:
@@ -67,134 +69,219 @@ class _Stage:
         """Serve a job as soon as it is here and the stage is free."""
         # The job may still be on its way (`ready` lies a hop ahead): its start is computed, and not waited for.
         start = job.ready if job.ready > self.free else self.free
-        self.free = start + job.latency[self.index]
-        if self.index == 0:
-            for r in job.requests:
-                self.world.start[r] = start
+        took = self.world.took(self.group, self.index, start, job)
+        self.free = start + took
+        for r in job.requests:
+            self.world.visits_start[r][self.index] = start
+            self.world.visits_s[r][self.index] = took
         self.world.env.at(self.ended, self.free, self.priority, job)
 
     def run(self) -> Generator[simpy.Event, Any, None]:
         """Life of the stage: a job ends, is passed on, and the next one begins."""
-        env, controller = self.world.env, self.world.controller
+        world = self.world
         while True:
             job: _Job = yield self.ended
-            self.ended = env.event()
+            if not self.alive:
+                return
+            self.ended = world.env.event()
             if self.following is None:
-                self.world.done(self.group, job)
+                world.done(self.group, job)
             else:
-                job.ready = self.free + job.hop
+                job.ready = self.free + world.hop(self.group, self.free, job)
                 self.following.put(job)
             if self.queue:
                 self.begin(self.queue.popleft())
             else:
                 self.idle = True
-            if self.index == 0 and isinstance(controller, BatchingController):
-                batch, _ = controller.stage_free(env.now, self.group)
-                if batch is not None:
-                    self.world.launch(batch)
+            if self.index == 0 and not world.free_with_answer(self.group):
+                world.freed(self)
 
 
 class _World:
     """The simulated cluster and what it has recorded so far."""
 
-    def __init__(self, n: int, tables: ServingTables, controller: Controller, clock: npt.NDArray[np.float64]) -> None:
+    def __init__(
+        self, requests: tuple[list[float], list[int], list[float]], tables: ServingTables, rules: Rules,
+        clock: npt.NDArray[np.float64], reality: Reality | None,
+    ) -> None:  # fmt: skip
         self.env = Clock()
-        self.controller = controller
-        self.finish = np.full(n, np.nan)
-        self.group = np.full(n, -1, dtype=np.int32)
-        self.start = np.full(n, np.nan)
-        self.batch = np.zeros(n, dtype=np.int32)
-        self.clock = clock
+        self.rules, self.tables, self.reality = rules, tables, reality
+        self.varies = reality is not None and reality.varies
+        self.following = Following(
+            tables, rules.dispatch, rules.admission, rules.overhead, batching=rules.batching, correct=self.varies
+        )
+        self.following.policy.clock = [row[: int(pp)].tolist() for row, pp in zip(clock, tables.stages, strict=True)]
+        self.arrival, self.model, self.deadline = requests
+        n, width = len(self.arrival), tables.latency.shape[2]
+        self.out = Outcome.empty(n, width)
+        self.visits_start = [[np.nan] * width for _ in range(n)]
+        self.visits_s = [[np.nan] * width for _ in range(n)]
         self.n_groups = tables.n_groups
-        self.groups: list[list[_Stage]] = []
-        for g, pp in enumerate(tables.stages.tolist()):
-            stages: list[_Stage] = []
-            for k in reversed(range(pp)):
-                stages.insert(0, _Stage(self, g, k, stages[0] if stages else None))
-            self.groups.append(stages)
+        self.sent = [0] * tables.n_groups
+        self.heard = [-np.inf] * tables.n_groups
+        self.groups = [self.stages(g, clock[g].tolist()) for g in range(tables.n_groups)]
+        self.again: list[int] = []
+        self.costs: dict[tuple[int, int, int], tuple[list[float], float]] = {}
 
-    def launch(self, batch: Batch) -> None:
-        """Send a batch into its group."""
-        self.groups[batch.group][0].put(_Job(batch.requests, batch.latency, batch.hop, self.env.now))
-        for r in batch.requests:
-            self.group[r] = batch.group
-            self.batch[r] = len(batch.requests)
+    def stages(self, group: int, free: list[float]) -> list[_Stage]:
+        """Stages of a group that begins its life."""
+        made: list[_Stage] = []
+        for k in reversed(range(int(self.tables.stages[group]))):
+            made.insert(0, _Stage(self, group, k, made[0] if made else None, free[k]))
+        return made
+
+    def took(self, group: int, stage: int, start: float, job: _Job) -> float:
+        """Seconds of a visit that starts at `start`."""
+        if self.reality is None or not self.varies:
+            return job.latency[stage]
+        return job.latency[stage] * self.reality.stage(group, stage, start, job.visit)
+
+    def hop(self, group: int, at: float, job: _Job) -> float:
+        """Seconds of a hop that begins at `at`."""
+        if self.reality is None or not self.varies:
+            return job.hop
+        return job.hop * self.reality.hops.ratio(group, at, job.visit)
+
+    def free_with_answer(self, group: int) -> bool:
+        """Whether the controller hears of a free first stage by the answer: the real one of a single stage does."""
+        return self.varies and self.tables.stages[group] == 1
+
+    def offer(self, request: int) -> None:
+        """A request arrives, or is tried anew."""
+        m = self.model[request]
+        job, _ = self.following.offer(self.env.now, request, m, self.deadline[request])
+        self.launch(job)
+
+    def launch(self, job: Decided | None) -> None:
+        """Send a job into its group, if there is one."""
+        if job is None:
+            return
+        key = (job.model, job.group, len(job.requests))
+        if key not in self.costs:
+            pair = self.tables.pair(job.model, job.group)
+            column = int(np.searchsorted(self.tables.sizes, len(job.requests)))
+            self.costs[key] = (self.tables.latency[pair, column].tolist(), float(self.tables.hop[pair]))
+        latency, hop = self.costs[key]
+        for r in job.requests:
+            self.out.group[r] = job.group
+            self.out.batch[r] = len(job.requests)
+            self.out.attempts[r] += 1
+        self.groups[job.group][0].put(_Job(job, latency, hop, self.env.now, self.sent[job.group]))
+        self.sent[job.group] += 1
+
+    def freed(self, stage: _Stage) -> None:
+        """The controller hears, when all answers of this instant are in, that a first stage is free."""
+        if self.rules.batching:
+            self.env.call(lambda: self.take(stage), self.env.now, _FREED + stage.group / self.n_groups)
+
+    def take(self, stage: _Stage) -> None:
+        """A first stage that is free takes what waits."""
+        if stage.alive:
+            job, _ = self.following.stage_free(self.env.now, stage.group)
+            self.launch(job)
 
     def done(self, group: int, job: _Job) -> None:
-        """A job has left the last stage of its group."""
-        overhead = self.controller.overhead
-        finish = self.env.now + overhead
+        """A job has left the last stage of its group; its answer comes when those before it have."""
+        end, overhead = self.env.now, self.rules.overhead
+        if self.reality is not None and self.varies:
+            overhead *= self.reality.answers.ratio(group, end, job.visit)
+        heard = self.heard[group] = max(self.heard[group], end + overhead)
+        # A request counts as outstanding until its answer is out, although no stage is busy with it.
+        if heard > end:
+            self.env.call(lambda: self.answered(job.number, end), heard, _HEARD)
+        else:  # nothing decides before all that ends at this instant has ended
+            self.answered(job.number, end)
+
+    def answered(self, number: int, end: float) -> None:
+        """The controller has an answer."""
+        job = self.following.end(number, end)
+        if job is None:
+            return
         for r in job.requests:
-            self.finish[r] = finish
-        if overhead > 0:  # a request counts as outstanding until its answer is out, although no stage is busy with it
-            self.env.call(lambda: self.count(group, len(job.requests)), finish)
-        else:
-            self.count(group, len(job.requests))
+            self.out.finish[r] = self.env.now
+        if self.free_with_answer(job.group):
+            self.freed(self.groups[job.group][0])
 
-    def count(self, group: int, n: int) -> None:
-        """Requests of a group have finished."""
-        for _ in range(n):
-            self.controller.finished(group)
+    def fail(self, group: int) -> None:
+        """A group goes away."""
+        for stage in self.groups[group]:
+            stage.alive = False
+        retried = self.reality is not None and self.reality.retried
+        for r in self.following.lose(group):
+            self.out.group[r], self.out.batch[r], self.out.failed[r] = -1, 0, not retried
+            self.visits_start[r] = [np.nan] * len(self.visits_start[r])
+            self.visits_s[r] = [np.nan] * len(self.visits_s[r])
+            if retried:
+                self.again.append(r)
+        self.env.call(self.retry, self.env.now, _RETRIES)
 
-    def clocks(self) -> npt.NDArray[np.float64]:
-        """When each stage was free in the end, seconds."""
-        for g, stages in enumerate(self.groups):
-            for stage in stages:
-                self.clock[g, stage.index] = stage.free
-        return self.clock
+    def retry(self) -> None:
+        """Requests that were lost at this instant are tried anew, in order of arrival."""
+        again, self.again = sorted(self.again), []
+        for r in again:
+            self.offer(r)
 
+    def come_back(self, group: int) -> None:
+        """A group is back, empty."""
+        now = self.env.now
+        self.following.restore(group, now)
+        self.heard[group] = -np.inf
+        self.groups[group] = self.stages(group, [now] * int(self.tables.stages[group]))
+        self.take(self.groups[group][0])
 
-def _arrivals(
-    world: _World,
-    arrival: npt.NDArray[np.float64],
-    model: npt.NDArray[np.int32],
-    slo: npt.NDArray[np.float64],
-) -> Generator[simpy.Event, Any, None]:
-    env, controller = world.env, world.controller
-    tables = controller.tables
-    costs = {
-        (m, int(tables.pair_group[p])): (tables.latency[p, 0].tolist(), float(tables.hop[p]))
-        for m in range(tables.n_models)
-        for p in tables.pairs_of(m)
-    }
-    for i, (at, m, limit) in enumerate(zip(arrival.tolist(), model.tolist(), slo.tolist(), strict=True)):
-        yield env.until(at, _ARRIVALS_LAST)
-        if isinstance(controller, BatchingController):
-            batch, _ = controller.offer(at, i, m, at + limit)
-            if batch is not None:
-                world.launch(batch)
-            continue
-        decision = controller.arrive(at, m, at + limit)
-        if decision.admitted:
-            g = decision.group
-            world.group[i] = g
-            world.batch[i] = 1
-            latency, hop = costs[m, g]
-            world.groups[g][0].put(_Job((i,), latency, hop, at))
+    def change(self, group: int, down: bool) -> None:
+        """A group fails or comes back."""
+        self.fail(group) if down else self.come_back(group)
+
+    def arrivals(self) -> Generator[simpy.Event, Any, None]:
+        """Send the requests."""
+        for i, at in enumerate(self.arrival):
+            yield self.env.until(at, _ARRIVALS)
+            self.offer(i)
+
+    def run(self) -> Outcome:
+        """Serve them all."""
+        for at, down, group in self.reality.changes if self.reality is not None else ():
+            self.env.call(lambda g=group, d=down: self.change(g, d), at, _CHANGES)
+        self.env.process(self.arrivals())
+        self.env.run()
+        self.out.stage_start[:] = np.reshape(self.visits_start, self.out.stage_start.shape)
+        self.out.stage_s[:] = np.reshape(self.visits_s, self.out.stage_s.shape)
+        self.out.start[:] = self.out.stage_start[:, 0]
+        return self.out
 
 
 def run_reference(
-    arrival: npt.NDArray[np.float64],
-    model: npt.NDArray[np.int32],
-    slo: npt.NDArray[np.float64],
+    requests: tuple[npt.NDArray[np.float64], npt.NDArray[np.int32], npt.NDArray[np.float64]],
     tables: ServingTables,
-    dispatch: str,
-    admission: bool,
-    overhead: float,
-    *,
-    batching: bool = False,
-    clock: npt.NDArray[np.float64] | None = None,
-) -> tuple[
-    npt.NDArray[np.float64], npt.NDArray[np.int32], npt.NDArray[np.float64], npt.NDArray[np.float64],
-    npt.NDArray[np.int32],
-]:  # fmt: skip
-    """Serve a trace event by event. Returns ``(finish, group, clock, start, batch)``; see `compiled.engine.run`."""
-    kind = BatchingController if batching else Controller
-    controller = kind(tables, dispatch, admission, overhead)
-    if clock is None:
-        clock = np.zeros((tables.n_groups, tables.latency.shape[2]))
-    controller.clock = [row[: int(pp)].tolist() for row, pp in zip(clock, tables.stages, strict=True)]
-    world = _World(len(arrival), tables, controller, clock)
-    world.env.process(_arrivals(world, arrival, model, slo))
-    world.env.run()
-    return world.finish, world.group, world.clocks(), world.start, world.batch
+    rules: Rules,
+    clock: npt.NDArray[np.float64],
+    reality: Reality | None = None,
+) -> tuple[Outcome, list[int]]:
+    """Serve a trace event by event.
+
+    Parameters
+    ----------
+    requests : tuple of ndarray
+        Arrival, model and SLO of each request.
+    tables : ServingTables
+        The placement.
+    rules : Rules
+        How it serves.
+    clock : ndarray of float64, shape (n_groups, max_stages)
+        When each stage is free, seconds; updated in place.
+    reality : Reality, optional
+        What happens; by the profile, and nobody fails, if not given.
+
+    Returns
+    -------
+    tuple of (Outcome, list of int)
+        A row per request, and the jobs that each group was sent.
+    """
+    arrival, model, slo = requests
+    world = _World((arrival.tolist(), model.tolist(), (arrival + slo).tolist()), tables, rules, clock, reality)
+    out = world.run()
+    for g, stages in enumerate(world.groups):
+        for stage in stages:
+            clock[g, stage.index] = stage.free
+    return out, world.sent

@@ -17,7 +17,7 @@ from .tables import ServingTables
 if TYPE_CHECKING:
     from .result import SimulationResult
 
-__all__ = ["Segment", "StageSpans", "stage_spans", "stage_work"]
+__all__ = ["Segment", "StageSpans", "Visits", "stage_spans", "stage_work"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +60,46 @@ class StageSpans:
     request: npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True, eq=False)
+class Visits:
+    """Stage visits as an engine recorded them; requests of a batch share theirs.
+
+    Parameters
+    ----------
+    start, seconds : ndarray of float64, shape (n, max_stages)
+        When each stage of each request began, and what it took; NaN where it was not served.
+    """
+
+    start: npt.NDArray[np.float64]
+    seconds: npt.NDArray[np.float64]
+
+
+def _heads(segment: Segment, result: SimulationResult) -> npt.NDArray[np.int64]:
+    """One request of each job of a segment that was answered, as rows of the trace in order of start."""
+    served = segment.low + np.flatnonzero(result.group[segment.low : segment.high] >= 0)
+    served = served[np.lexsort((served, result.group[served], result.start[served]))]
+    same = (np.diff(result.start[served]) == 0) & (np.diff(result.group[served]) == 0)
+    if result.batch is not None:
+        same &= result.batch[served][1:] > 1
+    return served[np.concatenate(([True], ~same))[: len(served)]]
+
+
+def _recorded(segment: Segment, result: SimulationResult, visits: Visits) -> StageSpans:
+    heads = _heads(segment, result)
+    stages = segment.tables.stages[result.group[heads]].astype(np.int64)
+    request, n = np.repeat(heads, stages), int(stages.sum())
+    stage = np.arange(n) - np.repeat(np.cumsum(stages) - stages, stages)
+    lane0 = np.concatenate(([0], np.cumsum(segment.tables.stages)))
+    start = visits.start[request, stage]
+    return StageSpans(
+        lane0[result.group[request]] + stage, stage, start, start + visits.seconds[request, stage], request
+    )
+
+
 def stage_spans(segment: Segment, result: SimulationResult) -> StageSpans:
     """Every stage visit of one segment, requests numbered as in the trace."""
+    if result.visits is not None:
+        return _recorded(segment, result, result.visits)
     from .compiled.visits import replay  # late: whoever only reads a result's options need not load numba
 
     tables = segment.tables
@@ -100,6 +138,11 @@ def stage_spans(segment: Segment, result: SimulationResult) -> StageSpans:
 def stage_work(segment: Segment, result: SimulationResult) -> npt.NDArray[np.float64]:
     """Busy seconds of each stage of each group in one segment, shape (n_groups, max_stages)."""
     tables = segment.tables
+    if result.visits is not None:
+        heads = _heads(segment, result)
+        work = np.zeros((tables.n_groups, tables.latency.shape[2]))
+        np.add.at(work, result.group[heads], np.nan_to_num(result.visits.seconds[heads, : work.shape[1]]))
+        return work
     rows = slice(segment.low, segment.high)
     served = result.group[rows] >= 0
     group, model = result.group[rows][served].astype(np.int64), result.trace.model[rows][served]

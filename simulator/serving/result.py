@@ -20,7 +20,7 @@ from ..placement import Placement
 from ..summary import Summary
 from ..timeline import Timeline
 from .policy import TOLERANCE_S
-from .replay import Segment, stage_spans, stage_work
+from .replay import Segment, Visits, stage_spans, stage_work
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,6 +53,12 @@ class SimulationResult(Shown):
         What made the result.
     counted : ndarray of bool, optional
         Requests that metrics count (`trim`); all if not given.
+    failed : ndarray of bool, shape (n,), optional
+        Requests that were lost with a group; they count as rejected (`group` -1) too. None where none can be.
+    attempts : ndarray of int32, shape (n,), optional
+        How often each request was sent to a group: more than once if it was tried anew after an outage.
+    visits : Visits, optional
+        When each stage began and what it took, where that does not follow from the profile.
     """
 
     trace: Trace
@@ -65,6 +71,9 @@ class SimulationResult(Shown):
     engine: str = "compiled"
     dispatch: str = "shortest_queue"
     counted: npt.NDArray[np.bool_] | None = None
+    failed: npt.NDArray[np.bool_] | None = None
+    attempts: npt.NDArray[np.int32] | None = None
+    visits: Visits | None = None
 
     def __len__(self) -> int:
         return len(self.finish)

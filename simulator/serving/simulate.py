@@ -18,7 +18,8 @@ from ..placement import Placement, PlacementSchedule
 from .conditions import Conditions
 from .policy import check_dispatch
 from .policy.batching import Batching
-from .replay import Segment
+from .reality import Outcome, Reality, Rules
+from .replay import Segment, Visits
 from .result import SimulationResult
 from .tables import ServingTables, build_tables
 
@@ -102,7 +103,8 @@ def simulate(
         _check_conditions(conditions, schedule)
     max_batch = 1 if batching is None else batching.max_batch
     tables = [build_tables(p, trace.models, profiles, max_batch) for p in schedule.placements]
-    return _run(schedule, tables, trace, engine, dispatch, batching is not None, admission, float(overhead))
+    rules = Rules(dispatch, admission, float(overhead), batching is not None)
+    return _run(schedule, tables, trace, engine, rules, conditions)
 
 
 def _check_conditions(conditions: Conditions, schedule: PlacementSchedule) -> None:
@@ -112,19 +114,19 @@ def _check_conditions(conditions: Conditions, schedule: PlacementSchedule) -> No
         raise InputError("conditions: outages name the groups of one placement; a schedule has several")
     for placement in schedule.placements:
         conditions.check(placement)
-    if conditions.times is not None or conditions.outages is not None:
-        raise NotImplementedError("conditions")  # the engines come with the next commit
 
 
 def _run(
-    schedule: PlacementSchedule, tables: list[ServingTables], trace: Trace, engine: str, dispatch: str,
-    batching: bool, admission: bool, overhead: float,
+    schedule: PlacementSchedule, tables: list[ServingTables], trace: Trace, engine: str, rules: Rules,
+    conditions: Conditions | None,
 ) -> SimulationResult:  # fmt: skip
     # side="left": a request that arrives at the very boundary belongs to the new placement.
     bounds = [*np.searchsorted(trace.arrival, schedule.starts, side="left").tolist(), len(trace)]
     columns: list[Columns] = []
+    outcomes: list[Outcome] = []
     segments: list[Segment] = []
     free = np.zeros(0)
+    visited = np.zeros(0, dtype=np.int64)
     for s, (placement, table) in enumerate(zip(schedule.placements, tables, strict=True)):
         low, high = bounds[s], bounds[s + 1]
         clock = np.zeros((table.n_groups, table.latency.shape[2]))
@@ -132,37 +134,44 @@ def _run(
             _carry(placement, free, clock)
         begun = clock.copy()  # engines update the clock in place; replays need where it stood
         rows = (trace.arrival[low:high], trace.model[low:high], trace.slo[low:high])
-        columns.append(_serve(rows, table, engine, dispatch, batching, admission, overhead, clock))
+        if conditions is None:
+            columns.append(_serve(rows, table, engine, rules, clock))
+        else:
+            reality = Reality(conditions, placement, visited)
+            outcome, sent = _serve_really(rows, table, engine, rules, clock, reality)
+            outcomes.append(outcome)
+            visited = reality.after(sent, visited)
         if schedule.carry:
             free = _device_clocks(placement, clock, free)
         end = schedule.starts[s + 1] if s + 1 < len(tables) else float(trace.arrival[-1])
         segments.append(Segment(placement, table, low, high, end, begun))
+    known = {"trace": trace, "segments": tuple(segments), "overhead": rules.overhead, "engine": engine,
+             "dispatch": rules.dispatch}  # fmt: skip
+    if conditions is not None:
+        all_ = Outcome.joined(outcomes)
+        return SimulationResult(
+            finish=all_.finish, group=all_.group, start_column=all_.start, batch=all_.batch, failed=all_.failed,
+            attempts=all_.attempts, visits=Visits(all_.stage_start, all_.stage_s), **known,
+        )  # fmt: skip
     joined = [np.concatenate(parts) if len(columns) > 1 else parts[0] for parts in zip(*columns, strict=True)]
     return SimulationResult(
-        trace=trace,
         finish=joined[0],
         group=joined[1],
-        segments=tuple(segments),
-        overhead=overhead,
         start_column=joined[2] if len(joined) > 2 else None,
         batch=joined[3] if len(joined) > 2 else None,
-        engine=engine,
-        dispatch=dispatch,
+        **known,
     )
 
 
-def _serve(
-    rows: Requests, table: ServingTables, engine: str, dispatch: str,
-    batching: bool, admission: bool, overhead: float, clock: npt.NDArray[np.float64],
-) -> Columns:  # fmt: skip
+def _serve(rows: Requests, table: ServingTables, engine: str, rules: Rules, clock: npt.NDArray[np.float64]) -> Columns:
     """Columns of one segment: finish, group, and (where the engine records them) start, batch."""
-    options = (dispatch, admission, overhead)
+    options = (rules.dispatch, rules.admission, rules.overhead)
     if engine == "simpy":
         from .reference import run_reference
 
-        finish, group, _, start, batch = run_reference(*rows, table, *options, batching=batching, clock=clock)
-        return finish, group, start, batch
-    if batching:
+        out, _ = run_reference(rows, table, rules, clock)
+        return out.finish, out.group, out.start, out.batch
+    if rules.batching:
         from .compiled.batching import run_batching
 
         finish, group, _, start, batch = run_batching(*rows, table, *options, clock=clock)
@@ -171,6 +180,15 @@ def _serve(
 
     finish, group, _ = run(*rows, table, *options, clock=clock)
     return finish, group
+
+
+def _serve_really(
+    rows: Requests, table: ServingTables, engine: str, rules: Rules, clock: npt.NDArray[np.float64], reality: Reality
+) -> tuple[Outcome, list[int]]:
+    """What happens in one segment under conditions, and the jobs that each group was sent."""
+    from .reference import run_reference
+
+    return run_reference(rows, table, rules, clock, reality)
 
 
 def _device_clocks(

@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 from meshwright.profiles import ModelProfile, ParallelConfig
-from meshwright.runtime.serving.compare.attribution import attribute, replay, stage_ratios
+from meshwright.runtime.serving.compare.attribution import attribute, own_level, replay, stage_ratios
 from meshwright.runtime.serving.dispatcher import Dispatcher
 from meshwright.runtime.serving.measure.probe import Probe, ProbeJob
 from meshwright.runtime.serving.result import RunResult
 from meshwright.simulator import Group, Placement, simulate
 from meshwright.simulator.serving import reference
-from meshwright.simulator.serving.policy.batching import BatchingController
 from meshwright.simulator.serving.policy import Controller
+from meshwright.simulator.serving.policy.batching import BatchingController
+from meshwright.simulator.serving.replay import stage_spans
 from meshwright.simulator.serving.tables import build_tables
 from meshwright.traces import Trace, gamma
 
@@ -39,11 +40,21 @@ def bursty(seed=0, slo=0.12):
     return gamma(60.0, 3.0, 20.0, list(MODELS), slo=slo, seed=seed)
 
 
+def slower(profile, factor):
+    latency = {
+        config: {batch: [factor * s for s in row] for batch, row in stage.latency.items()}
+        for config, stage in profile.stages.items()
+    }
+    return ModelProfile.from_stages(profile.name, latency, hop_s=0.001)
+
+
 def as_run(simulated, factor=1.0):
     """A real run in which every stage took `factor` times what the profile says."""
     tables = simulated.segments[0].tables
     n, width = len(simulated), tables.latency.shape[2]
-    seconds = np.full((n, width), np.nan)
+    seconds, begun = np.full((n, width), np.nan), np.full((n, width), np.nan)
+    spans = stage_spans(simulated.segments[0], simulated)
+    begun[spans.request, spans.stage] = spans.start
     sizes = np.ones(n, dtype=int) if simulated.batch is None else simulated.batch
     for i in np.flatnonzero(~simulated.rejected):
         group = simulated.group[i]
@@ -54,7 +65,7 @@ def as_run(simulated, factor=1.0):
     return RunResult(
         simulated.trace, simulated.finish, simulated.group, simulated.segments, simulated.overhead,
         start_column=simulated.start, batch=np.where(simulated.rejected, 0, sizes), engine="real",
-        dispatch=simulated.dispatch, stage_s=seconds, cpu_s=seconds,
+        dispatch=simulated.dispatch, stage_start=begun, stage_s=seconds, cpu_s=seconds,
     )  # fmt: skip
 
 
@@ -74,12 +85,20 @@ def test_exact_stage_times_replay_to_the_simulation(dispatch, max_batch, overhea
         assert finish == pytest.approx(simulated.finish, abs=1e-6, nan_ok=True)
 
 
-def test_slower_stages_are_blamed_on_the_profile():
-    simulated = simulate(PLACEMENT, bursty(), profiles())
-    slow = as_run(simulated, factor=1.5)
-    parts = attribute(slow, profiles())
-    assert parts.profile < -0.02
-    assert parts.difference == pytest.approx(parts.profile + parts.jitter + parts.rest)
+def test_slower_stages_are_blamed_on_the_level():
+    quick = profiles()
+    slow = {name: slower(profile, 1.5) for name, profile in quick.items()}
+    real = as_run(simulate(PLACEMENT, bursty(), slow))  # whose controller knows the slow times
+    assert own_level(real, quick) == pytest.approx(1.5)
+    expected, moved = (simulate(PLACEMENT, bursty(), known).attainment for known in (quick, slow))
+    parts = attribute(real, expected, moved)
+    assert parts.level < -0.02
+    assert (parts.jitter, parts.rest) == pytest.approx((0.0, 0.0))
+    assert parts.difference == pytest.approx(parts.level + parts.jitter + parts.rest)
+
+
+def test_stage_ratios_are_those_of_the_times():
+    slow = as_run(simulate(PLACEMENT, bursty(), profiles()), factor=1.5)
     ratios = stage_ratios(slow)
     assert ratios[["p50", "p90", "p99"]].to_numpy() == pytest.approx(1.5)
     assert ratios["cpu"].to_numpy() == pytest.approx(1.0)
@@ -90,7 +109,7 @@ def test_the_policy_is_the_reference_engines_own_class(batching, kind):
     tables = build_tables(PLACEMENT, MODELS, profiles(), 4 if batching else 1)
     dispatcher = Dispatcher(bursty(), tables, batching=batching)
     assert type(dispatcher.policy) is kind
-    assert getattr(reference, kind.__name__) is kind
+    assert type(dispatcher.following) is reference.Following
 
 
 def one_device(arrival, slo):
