@@ -127,6 +127,16 @@ class Spread(Shown):
             paths=tuple(tuple((np.asarray(path) / middle).tolist()) for path in self.paths),
         )  # fmt: skip
 
+    def scaled(self, factor: float) -> Spread:
+        """The same variation with all factors `factor` times as large."""
+        from dataclasses import replace
+
+        if not (math.isfinite(factor) and factor > 0):
+            raise InputError(f"spread: expected a positive finite factor (got {factor})")
+        if self.paths:
+            return replace(self, paths=tuple(tuple((factor * np.asarray(path)).tolist()) for path in self.paths))
+        return replace(self, visits=tuple((factor * np.asarray(self.visits)).tolist()))
+
     def explain(self) -> str:
         """The variation in one line."""
         if self.constant:

@@ -62,12 +62,33 @@ class CompareOptions(Shown):
     max_batch : int
         Largest batch, in both worlds.
     calibrated : bool
-        Measure each placement once it runs (`calibrate`), and let simulation and admission use that; else the profiles.
+        Measure each placement once it runs, and let simulation and admission use that; else the profiles.
     retries : int
-        How often to run a cell again if others took the workers' cores meanwhile (their threads had less than 99 % of
-        their stages' time; on a CPU). Of all attempts the least disturbed counts, whatever it attained.
+        How often to run a cell again if others, or the host, took more than 1 % of the workers' cores meanwhile (on a
+        CPU). Of all attempts the least disturbed counts, whatever it attained.
+    rehearsal_s : float, optional
+        Before each cell other requests of the same kind are served for so long, to learn what times are in service;
+        as long as the trace by default, seconds.
+    draws : int
+        Draws of each prediction interval.
+    seed : int
+        Of other requests and of draws.
+
+    Raises
+    ------
+    InputError
+        On a number out of its range.
     """
 
     max_batch: int = 1
     calibrated: bool = True
     retries: int = 0
+    rehearsal_s: float | None = None
+    draws: int = 200
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.rehearsal_s is not None and not (math.isfinite(self.rehearsal_s) and self.rehearsal_s > 0):
+            raise InputError(f"compare: rehearsal_s: expected finite seconds > 0 (got {self.rehearsal_s})")
+        if isinstance(self.draws, bool) or self.draws < 2:
+            raise InputError(f"compare: draws: an interval needs at least 2 (got {self.draws})")

@@ -15,6 +15,7 @@ from ...simulator.serving.result import SimulationResult
 from ...simulator.timeline import Timeline
 from .controller import Failure
 from .dispatcher import Dispatcher
+from .measure.cores import NOT_KNOWN, CoreUse
 
 if TYPE_CHECKING:
     from .session import Served
@@ -50,6 +51,8 @@ class RunResult(SimulationResult):
         Groups that were lost.
     lateness : ndarray of float64, shape (n,)
         Seconds by which the controller handled each request after its arrival time.
+    cores : CoreUse
+        Who used the cores meanwhile.
     """
 
     stage_start: Column = field(default_factory=_empty)
@@ -59,6 +62,7 @@ class RunResult(SimulationResult):
     failed: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool))
     failures: tuple[Failure, ...] = ()
     lateness: Column = field(default_factory=_empty)
+    cores: CoreUse = NOT_KNOWN
 
     def _headline(self) -> str:
         lost = f", {len(self.failures)} groups lost" if self.failures else ""
@@ -142,5 +146,5 @@ def collect(placement: Placement, dispatcher: Dispatcher, served: Served) -> Run
         overhead=dispatcher.policy.overhead,
         start_column=start[:, 0].copy(), batch=dispatcher.batch, engine="real", dispatch=dispatcher.dispatch,
         stage_start=start, stage_s=seconds, cpu_s=cpu, check=check, failed=dispatcher.failed,
-        failures=tuple(controller.failures), lateness=np.array(controller.lateness),
+        failures=tuple(controller.failures), lateness=np.array(controller.lateness), cores=served.cores,
     )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import math
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from ...traces.trace import Trace
 from .assignment import assign, device_kind
 from .controller import Controller, Decisions, Progress
 from .dispatcher import Dispatcher
+from .measure.cores import CoreUse, Snapshot, snapshot, used_between
 from .measure.probe import Probe, ProbeJob
 from .options import RunOptions
 from .processes import Fleet
@@ -61,10 +63,11 @@ class Spans:
 
 @dataclass(frozen=True, eq=False)
 class Served:
-    """What came back from the workers: their spans, and what the controller recorded."""
+    """What came back from the workers: their spans, what the controller recorded, and who used the cores."""
 
     spans: tuple[Spans, ...]
     controller: Controller
+    cores: CoreUse
 
 
 class Session:
@@ -121,6 +124,7 @@ class Session:
             placement, self.models, self.profiles, self.plan, kind=device_kind(self.plan, device),
             batches=self.batches, report_free=self.batching is not None, timeout_s=self.options.startup_timeout_s,
         )  # fmt: skip
+        self._cores = sorted({task.core for task in self.tasks if task.core is not None})
         self.fleet = Fleet(self.tasks, self.options.startup_timeout_s, self.options.silence_s)
 
     def _batching(self, given: Batching | int | None) -> Batching | None:
@@ -162,6 +166,7 @@ class Session:
     def serve(self, arrival: list[float], decisions: Decisions, progress: Progress | None = None) -> Served:
         """Send requests at their arrival times (seconds, ascending) and wait for all of them."""
         controller = Controller(self.fleet, arrival, decisions, self._pp, progress)
+        before = self._snapshot()
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -169,6 +174,7 @@ class Session:
         else:  # a notebook's loop is running in this thread
             with ThreadPoolExecutor(1, "controller") as thread:
                 thread.submit(controller.run).result()
+        cores = used_between(before, self._snapshot(), len(self._cores))
         spans = tuple(
             Spans(
                 process.task.group, process.task.stage, table[:, 0].astype(np.int64), table[:, 1] - controller.t0,
@@ -177,7 +183,11 @@ class Session:
             for process, table in self.fleet.collect_spans().items()
             if process.task.share == 0
         )  # fmt: skip
-        return Served(spans, controller)
+        return Served(spans, controller, cores)
+
+    def _snapshot(self) -> Snapshot | None:
+        pids = [process.popen.pid for process in self.fleet.processes if process.alive]
+        return snapshot(pids, self._cores, time.monotonic()) if self._cores else None
 
     def prepare(
         self,

@@ -90,7 +90,11 @@ def demo(asked: DemoAsked) -> Shown:
     comparison = compare(chosen, today, profiles, scales, device="cpu", progress=lambda line: say(f"   {line}"))
     document = {"predicted": {name: p.predicted["attainment"] for name, p in found.items()}, "winner": winner}
     written = _left(comparison, winner, len(scales), out)
-    return Shown({**document, **_document(comparison)}, str(comparison), (*written, out / "profiles.json"))
+    return Shown(
+        {**document, **_document(comparison)},
+        f"{comparison}\n\n{comparison.sentence()}",
+        (*written, out / "profiles.json"),
+    )
 
 
 def _words(scales: list[float]) -> str:
@@ -153,7 +157,7 @@ def _left(comparison: Comparison, winner: str, n_scales: int, out: Path) -> tupl
     )
     save_png(comparison, picture)
     last.timeline().to_chrome(real)
-    again = simulate(last.placement, last.trace, comparison.calibrations[winner].profiles, overhead=last.overhead)
+    again = simulate(last.placement, last.trace, comparison.measured[winner].service.profiles, overhead=last.overhead)
     again.timeline().to_chrome(simulated)
     write_text(table, comparison.to_frame().to_csv(index=False))
     return table, picture, real, simulated
@@ -163,5 +167,7 @@ def _document(comparison: Comparison) -> dict[str, Any]:
     return {
         "cells": comparison.to_frame().to_dict("records"),
         "worst_points": 100 * comparison.worst,
+        "mean_points": 100 * comparison.mean_difference,
+        "inside": len(comparison.cells) - len(comparison.outside),
         "explained": comparison.explained,
     }

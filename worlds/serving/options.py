@@ -53,6 +53,13 @@ class CompareOptions(Options):
     retries: int = Field(
         default=0, ge=0, le=MAX_REPEATS, description="run a cell again if others took the workers' cores meanwhile"
     )
+    rehearsal: float | None = Field(
+        default=None,
+        gt=0,
+        le=MAX_SECONDS,
+        description="seconds of other requests before each cell, to learn times in service; else as long as the trace",
+    )
+    draws: int = Field(default=200, ge=2, le=MAX_REPEATS, description="number of draws of each prediction interval")
     csv: Target = Field(default=None, description="write the table here")
     png: Target = Field(default=None, description="draw attainment over SLO scale into this file")
 
@@ -67,9 +74,12 @@ class MeasureOptions(Options):
     )
     pp: tuple[Count, ...] = Field(default=(1, 2), min_length=1, description="inter-operator degrees, numbers of stages")
     seconds: float | None = Field(
-        default=None, gt=0, le=MAX_SECONDS, description="seconds per model; 15, or 5 with fast"
+        default=None, gt=0, le=MAX_SECONDS, description="seconds per model, 15, or 5 with fast; of a plan, per round"
     )
     fast: bool = Field(default=False, description="fewer rounds")
+    rounds: int | None = Field(
+        default=None, ge=1, le=MAX_REPEATS, description="number of rounds of requests, of a plan; 4, or 2 with fast"
+    )
 
 
 class ExportOptions(Options):

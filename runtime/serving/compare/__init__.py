@@ -1,5 +1,6 @@
 """Plans that ran for real beside their simulations, and why the two differ."""
 
-from .run import SLO_SCALES, Cell, Comparison, compare
+from .cells import Cell, Comparison
+from .run import SLO_SCALES, compare
 
 __all__ = ["SLO_SCALES", "Cell", "Comparison", "compare"]

@@ -11,38 +11,40 @@ import numpy as np
 import numpy.typing as npt
 
 from ....profiles.profile import ModelProfile
-from ....simulator.serving.simulate import simulate
+from ....simulator.serving.policy import TOLERANCE_S
 from ....simulator.serving.tables import ServingTables
 from ..dispatcher import Dispatcher, Job
+from ..measure.visits import gaps, visits
 from ..result import RunResult
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Attribution", "attribute", "replay", "stage_ratios"]
+__all__ = ["Attribution", "attribute", "own_level", "replay", "stage_ratios"]
 
 PERCENTILES = (50, 90, 99)
 
 
 @dataclass(frozen=True)
 class Attribution:
-    """Real minus simulated attainment, as a sum of three parts (fractions).
+    """Real minus expected attainment, as a sum of three parts (fractions).
 
     Parameters
     ----------
     simulated, real : float
-        Attainment.
-    profile : float
-        What simulation with the run's median stage latencies changes: the profile was off.
+        Attainment, expected and measured.
+    level : float
+        What it changes to simulate with the run's own mean level of stage times: the machine was faster or slower than
+        when it was measured.
     jitter : float
-        What replaying each request's own stage times changes on top: stages do not always take their median.
+        What replaying each request's own stage times changes on top: slow moments came when they came.
     rest : float
-        What is left: lateness of the controller, hops and answers beyond their median.
+        What is left: lateness of the controller, hops and answers.
     """
 
     simulated: float
     real: float
-    profile: float
+    level: float
     jitter: float
     rest: float
 
@@ -91,6 +93,7 @@ def replay(
     """
     tables = result.segments[0].tables
     medians = _measured_tables(result)
+    turnaround_s = gaps([result]).turnaround_s if result.stage_start.size and len(result.heads()) else 0.0
     dispatcher = Dispatcher(
         result.trace, tables, dispatch=result.dispatch, admission=admission, overhead=result.overhead, batching=batching
     )
@@ -106,7 +109,7 @@ def replay(
         took = result.stage_s[first] if same else medians.latency[pair, column]
         t, hop, stages = now, float(tables.hop[pair]), free[group]
         for k in range(len(stages)):
-            t = max(t, stages[k]) + float(took[k])
+            t = max(t, stages[k]) + float(took[k]) + turnaround_s
             stages[k] = t
             if k == 0:
                 heapq.heappush(events, (t, 1, group))
@@ -131,29 +134,35 @@ def replay(
 
 
 def attribute(
-    result: RunResult, profiles: Mapping[str, ModelProfile], *, admission: bool = True, max_batch: int = 1
-) -> Attribution:
-    """Say what the difference between a run and its simulation is made of.
+    result: RunResult, expected: float, at_own_level: float, *, admission: bool = True, max_batch: int = 1
+) -> Attribution:  # fmt: skip
+    """Say what the difference between a run and what was expected of it is made of.
 
     Parameters
     ----------
     result : RunResult
         The run.
-    profiles : Mapping[str, ModelProfile]
-        What is simulated with.
+    expected, at_own_level : float
+        Attainment that was expected; and with stage times at the run's own mean level.
     admission, max_batch
         As it was run.
     """
-    batching = max_batch > 1
-    simulated = simulate(
-        result.placement, result.trace, profiles, dispatch=result.dispatch, admission=admission,
-        batching=max_batch if batching else None, overhead=result.overhead,
-    ).attainment  # fmt: skip
-    deadline = result.trace.arrival + result.trace.slo + 1e-9  # the simulator's TOLERANCE_S
-    options = {"admission": admission, "batching": batching}
-    median = float(np.mean(replay(result, **options, jitter=False) <= deadline))
-    each = float(np.mean(replay(result, **options) <= deadline))
-    return Attribution(simulated, result.attainment, median - simulated, each - median, result.attainment - each)
+    deadline = result.trace.arrival + result.trace.slo + TOLERANCE_S
+    each = float(np.mean(replay(result, admission=admission, batching=max_batch > 1) <= deadline))
+    return Attribution(
+        expected, result.attainment, at_own_level - expected, each - at_own_level, result.attainment - each
+    )
+
+
+def own_level(result: RunResult, profiles: Mapping[str, ModelProfile]) -> float:
+    """Mean factor of the run's stage times, each with the turnaround after it, on the profile's; 1 if nothing ran."""
+    if not len(result.heads()):
+        return 1.0
+    found, between = visits([result]), gaps([result])
+    names, groups = result.trace.models, result.placement.groups
+    keys = zip(found.group.tolist(), found.stage.tolist(), found.model.tolist(), found.batch.tolist(), strict=True)
+    expected = [profiles[names[m]].latency(groups[g].config, batch)[k] for g, k, m, batch in keys]
+    return float(np.mean((found.seconds + between.turnaround_s) / np.array(expected)))
 
 
 def stage_ratios(result: RunResult) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....files import write_bytes
-from .run import Comparison
+from .cells import Comparison
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +21,10 @@ def draw(comparison: Comparison, ax: Axes) -> Axes:
     for i, plan in enumerate(dict.fromkeys(cells["plan"])):
         line = comparison.curves[comparison.curves["plan"] == plan]
         mark = cells[cells["plan"] == plan]
-        ax.plot(line["slo_scale"], 100 * line["simulated"], color=f"C{i}", label=f"{plan}: simulated")
+        ax.plot(line["slo_scale"], 100 * line["simulated"], color=f"C{i}", label=f"{plan}: expected, 95 %")
+        ax.fill_between(
+            line["slo_scale"], 100 * line["low"], 100 * line["high"], color=f"C{i}", alpha=0.15, linewidth=0
+        )
         ax.plot(mark["slo_scale"], mark["real"], "o", color=f"C{i}", label=f"{plan}: real")
     ax.set(xlabel="SLO scale", ylabel="SLO attainment (%)", ylim=(0, 101))
     ax.grid(alpha=0.3)

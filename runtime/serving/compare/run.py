@@ -6,156 +6,38 @@ from __future__ import annotations
 # pyright: reportMissingTypeStubs=false
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ....errors import InputError
 from ....profiles.profile import ModelProfile
-from ....reprs import Shown
+from ....profiles.profile_set import ProfileSet
+from ....profiles.spread import NO_VARIATION, Variation
 from ....simulator.placement import Placement
 from ....simulator.serving.plan.file import Plan
 from ....simulator.serving.simulate import simulate
 from ....traces.trace import Trace
 from ..measure.calibrate import Calibration, calibrate
+from ..measure.rehearse import rehearse
+from ..measure.service import InService, in_service
 from ..options import CompareOptions
 from ..result import RunResult
 from ..session import Session
-from .attribution import Attribution, attribute, stage_ratios
+from .attribution import attribute, own_level
+from .cells import OTHERS, Cell, Comparison, Measured, foreign
+from .expectation import Expectation, at_level, expect
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-__all__ = ["SLO_SCALES", "Cell", "Comparison", "compare"]
+__all__ = ["SLO_SCALES", "compare"]
 
 SLO_SCALES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 10.0)
 """The scales of the paper's Table 2."""
 
-UNDISTURBED = 0.99
-"""Share of the stages' time in which the workers' threads must have had their cores for a run to count. A guess: one
-percent for others, where `POINTS` allows two."""
+CURVE_POINTS, CURVE_DRAWS = 40, 40
+"""Points of the curves, and draws at each: enough for a picture."""
 
-POINTS = 0.02
-"""The goal: simulated and real attainment differ by at most two percentage points, as in the paper's Table 2."""
-
-
-@dataclass(frozen=True, eq=False)
-class Cell:
-    """One plan at one SLO scale.
-
-    Parameters
-    ----------
-    plan : str
-        Name of the plan.
-    slo_scale : float
-        The scale.
-    attribution : Attribution
-        Simulated and real attainment, and what their difference is made of.
-    result : RunResult
-        The real run.
-    attempts : int
-        How often it was run until it was undisturbed.
-    """
-
-    plan: str
-    slo_scale: float
-    attribution: Attribution
-    result: RunResult
-    attempts: int = 1
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Comparison(Shown):
-    """Plans × SLO scales, simulated and real.
-
-    Parameters
-    ----------
-    cells : tuple of Cell
-        One for each plan and scale, plan by plan.
-    calibrations : Mapping[str, Calibration]
-        Plan -> what was measured of it before; empty if nothing was.
-    curves : pandas.DataFrame
-        Simulated attainment over a fine grid of scales: ``plan``, ``slo_scale``, ``simulated``.
-    """
-
-    cells: tuple[Cell, ...]
-    calibrations: Mapping[str, Calibration]
-    curves: pd.DataFrame
-
-    def to_frame(self) -> pd.DataFrame:
-        """A row per cell; attainments and parts of the difference in percent (points)."""
-        import pandas as pd
-
-        rows: list[dict[str, str | float]] = []
-        for cell in self.cells:
-            parts = cell.attribution
-            ratios = stage_ratios(cell.result)
-            weight = np.asarray(ratios["jobs"], dtype=np.float64)
-            jitter = {
-                name: float(np.average(np.asarray(ratios[name], dtype=np.float64), weights=weight))
-                if weight.sum()
-                else float("nan")
-                for name in ("p50", "p90", "p99")
-            }
-            rows.append(
-                {
-                    "plan": cell.plan,
-                    "slo_scale": cell.slo_scale,
-                    "simulated": 100 * parts.simulated,
-                    "real": 100 * parts.real,
-                    "difference": 100 * parts.difference,
-                    "profile": 100 * parts.profile,
-                    "jitter": 100 * parts.jitter,
-                    "rest": 100 * parts.rest,
-                    **jitter,
-                    "cpu": _undisturbed(cell.result),
-                    "attempts": cell.attempts,
-                }
-            )
-        return pd.DataFrame(rows)
-
-    @property
-    def worst(self) -> float:
-        """Largest difference of a cell, as a fraction."""
-        return max(abs(cell.attribution.difference) for cell in self.cells)
-
-    @property
-    def within(self) -> bool:
-        """Whether every cell is within two percentage points."""
-        return self.worst <= POINTS + 1e-12  # 0.98 - 0.96 is above 0.02 by an ulp
-
-    @property
-    def explained(self) -> float:
-        """Share of the differences (sum of absolute values) that replaying measured stage times explains."""
-        whole = sum(abs(cell.attribution.difference) for cell in self.cells)
-        rest = sum(abs(cell.attribution.rest) for cell in self.cells)
-        return max(0.0, 1.0 - rest / whole) if whole > 0 else 1.0
-
-    def __str__(self) -> str:
-        frame: Any = self.to_frame()
-        width = max(4, *(len(name) for name in frame["plan"]))
-        lines = [
-            f"{'plan':<{width}} | SLO scale | simulated |  real  | difference | of which profile, jitter, rest | "
-            "stage time / profile p50 p90 p99 | cores ours"
-        ]
-        for row in frame.to_dict("records"):
-            lines.append(
-                f"{row['plan']:<{width}} | {row['slo_scale']:>9g} | {row['simulated']:>8.1f}% | {row['real']:>5.1f}% | "
-                f"{row['difference']:>+10.1f} | {row['profile']:>+16.1f} {row['jitter']:>+6.1f} {row['rest']:>+5.1f} | "
-                f"{row['p50']:>19.3f} {row['p90']:.3f} {row['p99']:.3f} | {row['cpu']:.1%}"
-            )
-        lines += [f"{name}: {found.explain()}" for name, found in self.calibrations.items()]
-        lines.append(
-            f"largest difference {100 * self.worst:.1f} points ({'within' if self.within else 'beyond'} 2); "
-            f"measured stage times explain {self.explained:.0%} of the differences"
-        )
-        disturbed = [cell for cell in self.cells if _undisturbed(cell.result) < UNDISTURBED]
-        if disturbed:
-            lines.append(
-                f"others took the workers' cores in {len(disturbed)} of {len(self.cells)} cells ('cores ours'): these "
-                "say little about the model; run again on a quiet machine, or with more retries"
-            )
-        return "\n".join(lines)
+LEVEL_DRAWS = 50
+"""Draws of the mean that `attribute` blames the level by."""
 
 
 def compare(
@@ -198,63 +80,149 @@ def compare(
     RunError
         If a group is lost.
     """
-    import pandas as pd
-
     if not plans or not slo_scales or any(not scale > 0 for scale in slo_scales):
         raise InputError(
             f"compare: expected at least one plan and positive SLO scales (got {len(plans)}, {list(slo_scales)})"
         )
-    tell, asked = progress or _silent, options or CompareOptions()
+    asked = _Asked(
+        trace, profiles, tuple(slo_scales), dispatch, admission, options or CompareOptions(), progress or _silent
+    )
+    found = [_compared(name, plan, device, asked) for name, plan in plans.items()]
+    import pandas as pd
+
+    return Comparison(
+        tuple(cell for one in found for cell in one.cells),
+        {name: one.measured for name, one in zip(plans, found, strict=True) if one.measured is not None},
+        pd.DataFrame([row for one in found for row in one.curve]),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """What is compared, and how."""
+
+    trace: Trace
+    profiles: Mapping[str, ModelProfile]
+    scales: tuple[float, ...]
+    dispatch: str
+    admission: bool
+    options: CompareOptions
+    tell: Callable[[str], None]
+
+    def serving(self, known: Mapping[str, ModelProfile]) -> dict[str, Any]:
+        """How requests are served, in both worlds."""
+        overhead = float(getattr(known, "overhead_s", 0.0))
+        return {"dispatch": self.dispatch, "admission": self.admission, "overhead": overhead}
+
+    @property
+    def batching(self) -> int | None:
+        """Largest batch, if there are any."""
+        return self.options.max_batch if self.options.max_batch > 1 else None
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """What was found of one plan."""
+
+    cells: tuple[Cell, ...]
+    measured: Measured | None
+    curve: tuple[dict[str, object], ...]
+
+
+def _compared(name: str, plan: Plan | Placement, device: str, asked: _Asked) -> _Found:
+    asked.tell(f"{name}: starting workers")
+    with Session(plan, asked.trace.models, asked.profiles, device=device, batching=asked.batching) as session:
+        if not asked.options.calibrated:
+            runs = {scale: _served(session, name, scale, asked.profiles, asked) for scale in asked.scales}
+            return _judged(name, session, runs, asked.profiles, NO_VARIATION, None, asked)
+        asked.tell(f"{name}: calibrating")
+        alone = calibrate(session, load=_load(session, asked))
+        middle = sorted(asked.scales)[len(asked.scales) // 2]
+        rounds = [_rehearsed(session, name, middle, alone.profiles, 0, asked)]
+        known = in_service(session, rounds, alone.profiles).profiles if _ran(rounds) else alone.profiles
+        rounds = list[RunResult]()
+        runs = dict[float, tuple[RunResult, int]]()
+        # Rounds lie between the cells, so that they meet the machine as the cells do; none is of a cell's own requests.
+        for number, scale in enumerate(asked.scales, 1):
+            rounds.append(_rehearsed(session, name, scale, known, number, asked))
+            runs[scale] = _served(session, name, scale, known, asked)
+    service = _service(session, rounds, known, alone)
+    variation = service.profiles.variation
+    return _judged(name, session, runs, known, variation, Measured(alone, service), asked)
+
+
+def _service(session: Session, rounds: list[RunResult], known: ProfileSet, alone: Calibration) -> InService:
+    """How times varied around what the controller predicted with; not at all if no request was ever served."""
+    if _ran(rounds):
+        return in_service(session, rounds, known, refit=False)
+    return InService(alone.profiles, np.zeros(0), 0.0, 0)
+
+
+def _ran(rounds: Sequence[RunResult]) -> bool:
+    return any(len(result.heads()) for result in rounds)
+
+
+def _rehearsed(session: Session, name: str, scale: float, known: ProfileSet, number: int, asked: _Asked) -> RunResult:
+    asked.tell(f"{name}: serving other requests at SLO scale {scale:g}, to learn what times are in service")
+    traffic = asked.trace.with_slo_scale(scale, asked.profiles)
+    seed = asked.options.seed + number
+    return rehearse(session, traffic, known, seed, seconds=asked.options.rehearsal_s, **asked.serving(known))
+
+
+def _served(
+    session: Session, name: str, scale: float, known: Mapping[str, ModelProfile], asked: _Asked
+) -> tuple[RunResult, int]:
+    """The least disturbed of the attempts at a cell, and how many there were."""
+    traffic = asked.trace.with_slo_scale(scale, asked.profiles)
+    attempts: list[RunResult] = []
+    while not attempts or (len(attempts) <= asked.options.retries and foreign(attempts[-1]) > OTHERS):
+        again = f", attempt {len(attempts) + 1}" if attempts else ""
+        asked.tell(f"{name}: serving {len(traffic)} requests at SLO scale {scale:g}{again}")
+        attempts.append(session.run(traffic, profiles=known, **asked.serving(known)))
+        attempts[-1].raise_failures()
+    result = min(attempts, key=foreign)
+    asked.tell(f"{name}: SLO scale {scale:g}: real {result.attainment:.1%}")
+    return result, len(attempts)
+
+
+def _judged(
+    name: str, session: Session, runs: Mapping[float, tuple[RunResult, int]], known: Mapping[str, ModelProfile],
+    variation: Variation, measured: Measured | None, asked: _Asked,
+) -> _Found:  # fmt: skip
+    """Expectations of what ran, and curves over a fine grid of scales."""
+    asked.tell(f"{name}: drawing what times could have been, {asked.options.draws} times for each cell")
+    serving = asked.serving(known) | {"batching": asked.batching}
+
+    def expected(scale: float, draws: int, varies: Variation = variation) -> Expectation:
+        traffic = asked.trace.with_slo_scale(scale, asked.profiles)
+        return expect(session.placement, traffic, known, varies, draws=draws, seed=asked.options.seed, **serving)
+
     cells: list[Cell] = []
-    found: dict[str, Calibration] = {}
-    curves: list[dict[str, object]] = []
+    for scale, (result, attempts) in runs.items():
+        here = expected(scale, asked.options.draws)
+        factor = own_level(result, known) / variation.stages.mean
+        moved = expected(scale, LEVEL_DRAWS, at_level(variation, factor)).mean
+        parts = attribute(result, here.mean, moved, admission=asked.admission, max_batch=asked.options.max_batch)
+        cells.append(Cell(name, float(scale), here, parts, result, attempts))
     # Simulations cost little beside runs: enough points for a smooth curve, geometric since scales are factors.
-    grid = np.geomspace(min(slo_scales), max(slo_scales), 40) if len(slo_scales) > 1 else np.array(slo_scales)
-    batching = asked.max_batch if asked.max_batch > 1 else None
-    for name, plan in plans.items():
-        tell(f"{name}: starting workers")
-        with Session(plan, trace.models, profiles, device=device, batching=batching) as session:
-            known = profiles
-            if asked.calibrated:
-                tell(f"{name}: calibrating")
-                found[name] = calibrate(session, load=_load(session, trace, profiles, dispatch))
-                known = found[name].profiles
-            overhead = float(getattr(known, "overhead_s", 0.0))
-            serving: dict[str, Any] = {"dispatch": dispatch, "admission": admission, "overhead": overhead}
-            for scale in slo_scales:
-                traffic = trace.with_slo_scale(scale, profiles)
-                attempts: list[RunResult] = []
-                while not attempts or (len(attempts) <= asked.retries and _undisturbed(attempts[-1]) < UNDISTURBED):
-                    again = f", attempt {len(attempts) + 1}" if attempts else ""
-                    tell(f"{name}: serving {len(trace)} requests at SLO scale {scale:g}{again}")
-                    attempts.append(session.run(traffic, profiles=known, **serving))
-                    attempts[-1].raise_failures()
-                result = max(attempts, key=_undisturbed)
-                parts = attribute(result, known, admission=admission, max_batch=asked.max_batch)
-                cells.append(Cell(name, float(scale), parts, result, len(attempts)))
-                tell(
-                    f"{name}: SLO scale {scale:g}: simulated {parts.simulated:.1%}, real {parts.real:.1%}, cores ours "
-                    f"{_undisturbed(result):.1%}"
-                )
-            for scale in grid:
-                traffic = trace.with_slo_scale(float(scale), profiles)
-                simulated = simulate(session.placement, traffic, known, batching=batching, **serving)
-                curves.append({"plan": name, "slo_scale": float(scale), "simulated": simulated.attainment})
-    return Comparison(tuple(cells), found, pd.DataFrame(curves))
+    ends = min(asked.scales), max(asked.scales)
+    grid = np.geomspace(*ends, CURVE_POINTS).tolist() if len(asked.scales) > 1 else list(asked.scales)
+    curve: list[dict[str, object]] = []
+    for scale in grid:
+        there = expected(float(scale), CURVE_DRAWS)
+        curve.append(
+            {"plan": name, "slo_scale": float(scale), "simulated": there.mean, "low": there.low, "high": there.high}
+        )
+    return _Found(tuple(cells), measured, tuple(curve))
 
 
 def _silent(line: str) -> None:
     """No progress wanted."""
 
 
-def _undisturbed(result: RunResult) -> float:
-    """Share of the stages' time in which their threads had their cores; 1 on a GPU, or if nothing ran."""
-    took = np.nansum(result.stage_s)
-    return float(np.nansum(result.cpu_s) / took) if took > 0 else 1.0
-
-
-def _load(session: Session, trace: Trace, profiles: Mapping[str, ModelProfile], dispatch: str) -> float:
+def _load(session: Session, asked: _Asked) -> float:
     """How busy the devices will be, by simulation without SLOs, 0 … 1."""
-    busy = simulate(session.placement, trace.with_slo(np.inf), profiles, dispatch=dispatch).utilization()
+    trace = asked.trace.with_slo(np.inf)
+    busy = simulate(session.placement, trace, asked.profiles, dispatch=asked.dispatch).utilization()
     sizes = [group.n_devices for group in session.placement.groups]
     return float(np.clip(np.average(busy, weights=sizes), 0.0, 1.0))

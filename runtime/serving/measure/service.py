@@ -91,8 +91,8 @@ def in_service(session: Session, runs: Sequence[RunResult], base: ProfileSet, *,
         If nothing was served.
     """
     found = visits(runs)
-    between = gaps(runs, found)
-    turnaround = float(np.mean(between.turnaround)) if len(between.turnaround) else 0.0
+    between = gaps(runs)
+    turnaround = between.turnaround_s
     took = found.seconds + turnaround
     profiles = _refitted(session, base, found, took, between, turnaround) if refit else base
     expected = np.array([_latency(session, profiles, *key) for key in _keys(found)])

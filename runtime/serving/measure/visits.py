@@ -110,9 +110,15 @@ class Gaps:
     hop: FloatArray
     answer: FloatArray
 
+    @property
+    def turnaround_s(self) -> float:
+        """Mean turnaround, seconds; 0 if no job ever waited."""
+        return float(np.mean(self.turnaround)) if len(self.turnaround) else 0.0
 
-def gaps(runs: Sequence[RunResult], found: Visits) -> Gaps:
+
+def gaps(runs: Sequence[RunResult]) -> Gaps:
     """Measure what passes between visits."""
+    found = visits(runs)
     turnaround: list[FloatArray] = []
     idle: dict[bool, list[FloatArray]] = {True: [], False: []}
     for device in np.unique(found.device):

@@ -150,11 +150,14 @@ def test_comparison_splits_every_difference():
     hopeless, easy = found.cells
     assert (hopeless.attribution.simulated, hopeless.attribution.real) == (0.0, 0.0)
     assert (easy.attribution.simulated, easy.attribution.real) == (1.0, 1.0)
+    assert [(cell.expected.low, cell.expected.high) for cell in found.cells] == [(0.0, 0.0), (1.0, 1.0)]
     assert found.within
+    assert found.measured["replicated"].service.visits == pytest.approx(100, abs=5)
     for cell in found.cells:
         parts = cell.attribution
-        assert parts.profile + parts.jitter + parts.rest == pytest.approx(parts.difference)
-    assert "largest difference 0.0 points" in str(found)
+        assert parts.level + parts.jitter + parts.rest == pytest.approx(parts.difference)
+    assert "mean difference 0.0 points, largest 0.0; 2 of 2 inside" in str(found)
+    assert "2 of 2 real runs lie inside" in found.sentence()
     assert set(found.curves["plan"]) == {"replicated"}
 
 

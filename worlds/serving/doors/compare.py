@@ -16,10 +16,7 @@ from ..case import ServingCase
 from ..options import CompareOptions
 from .requests import requests_for, single_device
 
-__all__ = ["GOAL_POINTS", "compared"]
-
-GOAL_POINTS = 2
-"""Points of attainment that a simulated and a real cell may differ by."""
+__all__ = ["compared"]
 
 
 def compared(asked: Asked) -> Answer:
@@ -46,7 +43,10 @@ def compared(asked: Asked) -> Answer:
     found = runtime.compare(
         dict(plans), traffic, base, list(options.slo_scales), device=options.on, dispatch=served.dispatch,
         admission=served.admission, progress=asked.progress,
-        options=runtime.CompareOptions(case.serving.max_batch, options.calibrate, options.retries),
+        options=runtime.CompareOptions(
+            case.serving.max_batch, options.calibrate, options.retries, rehearsal_s=options.rehearsal,
+            draws=options.draws, seed=case.seed,
+        ),
     )  # fmt: skip
     if options.csv is not None:
         write_text(options.csv, found.to_frame().to_csv(index=False))
@@ -57,8 +57,10 @@ def compared(asked: Asked) -> Answer:
         "requests": len(traffic),
         "cells": found.to_frame().to_dict("records"),
         "worst_points": 100 * found.worst,
+        "mean_points": 100 * found.mean_difference,
+        "inside": len(found.cells) - len(found.outside),
         "explained": found.explained,
-        "calibration": {name: c.explain() for name, c in found.calibrations.items()},
+        "measured": {name: one.explain() for name, one in found.measured.items()},
     }
     text = f"{len(traffic)} requests in {traffic.duration:.6g} s ({traffic.rate:.4g}/s): {source}\n\n{found}"
     written = tuple(path for path in (options.csv, options.png) if path is not None)
@@ -66,8 +68,8 @@ def compared(asked: Asked) -> Answer:
         ""
         if found.within
         else (
-            f"compare: simulated and real attainment differ by up to {100 * found.worst:.1f} points "
-            f"(goal: {GOAL_POINTS})"
+            f"compare: {len(found.outside)} of {len(found.cells)} real runs lie outside their interval (at most "
+            f"{found.allowed} may)"
         )
     )
     return Answer(text, document, found, written=written, failed=failed)

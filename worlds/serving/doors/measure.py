@@ -1,10 +1,11 @@
-"""Measuring: layers, links and whole stages of shipped models on this machine, into a profile set."""
+"""Measuring: layers, links and whole stages of models on this machine, or a plan in service, into a profile set."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
+from ....errors import InputError
 from ....profiles import save
 from ....profiles.measure.models import take_measurement
 from ....profiles.measure.record import Measurement
@@ -28,7 +29,13 @@ def measured(asked: Asked) -> Answer:
     RunError
         If a worker process dies.
     """
+    if asked.plans:
+        from .service import measured_in_service  # late: models are measured without what runs a plan
+
+        return measured_in_service(asked)
     case, options = cast(ServingCase, asked.case), cast(MeasureOptions, asked.options)
+    if options.rounds is not None:
+        raise InputError("rounds: are of requests that a plan is measured with; name a plan, or leave it out")
     found = take_measurement(
         _names(case), options.on, options.batches, options.op, options.pp, seconds=options.seconds,
         fast=options.fast, seed=case.seed,

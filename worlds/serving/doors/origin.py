@@ -12,8 +12,9 @@ from ...door import DoorName
 
 __all__ = ["case_of"]
 
-REAL_S: Mapping[DoorName, float] = {"run": 30.0, "compare": 20.0}
-"""Seconds of drawn traffic where nobody says how long and somebody waits: of comparing, for each cell."""
+REAL_S: Mapping[DoorName, float] = {"run": 30.0, "compare": 20.0, "measure": 20.0}
+"""Seconds of drawn traffic where nobody says how long and somebody waits: of comparing, for each cell; of measuring,
+for each round."""
 
 MEASURED = ("cpu-bert-s", "cpu-gpt-s", "cpu-moe-s")
 """Models that are measured where nobody says any: shipped, and small enough for a core."""

@@ -1,0 +1,175 @@
+"""Visits, gaps and costs in service, from runs whose times are known; other requests; who used the cores."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from meshwright.profiles import ModelProfile, ParallelConfig, ProfileSet, Provenance
+from meshwright.runtime.serving.compare.attribution import Attribution
+from meshwright.runtime.serving.compare.cells import Cell, Comparison
+from meshwright.runtime.serving.compare.expectation import Expectation
+from meshwright.runtime.serving.measure.cores import NOT_KNOWN, Snapshot, used_between
+from meshwright.runtime.serving.measure.rehearse import other_requests
+from meshwright.runtime.serving.measure.service import in_service
+from meshwright.runtime.serving.measure.visits import gaps, visits
+from meshwright.runtime.serving.result import RunResult
+from meshwright.simulator import Group, Placement, simulate
+from meshwright.simulator.serving.replay import stage_spans
+from meshwright.traces import gamma
+
+PIPELINE = ParallelConfig(1, 2)
+MODELS = ("a-0", "a-1", "b-0")
+PLACEMENT = Placement([Group(PIPELINE, MODELS)])
+TURNAROUND, HOP, ANSWER = 0.0005, 0.0003, 0.0007
+SECONDS = {"a-0": (0.010, 0.012), "a-1": (0.010, 0.012), "b-0": (0.020, 0.016)}
+
+
+def known(factor=1.0):
+    models = {
+        name: ModelProfile.from_stages(name, {PIPELINE: {1: [factor * s for s in row]}}, hop_s=0.001)
+        for name, row in SECONDS.items()
+    }
+    return ProfileSet("hand", "cpu-core", models, Provenance("by hand"), overhead_s=0.002)
+
+
+def served(factors=(1.0, 1.0), seed=0):
+    """A run in which stage k takes `factors[k]` times SECONDS, and everything between takes what stands above."""
+    really = {
+        name: ModelProfile.from_stages(
+            name, {PIPELINE: {1: [f * s + TURNAROUND for f, s in zip(factors, row, strict=True)]}}, hop_s=HOP
+        )
+        for name, row in SECONDS.items()
+    }
+    trace = gamma(30.0, 3.0, 20.0, list(MODELS), slo=0.2, seed=seed)
+    simulated = simulate(PLACEMENT, trace, really, overhead=ANSWER)
+    spans = stage_spans(simulated.segments[0], simulated)
+    begun, took = (np.full((len(trace), 2), np.nan) for _ in range(2))
+    begun[spans.request, spans.stage] = spans.start
+    took[spans.request, spans.stage] = spans.end - spans.start - TURNAROUND
+    return RunResult(
+        trace, simulated.finish, simulated.group, simulated.segments, simulated.overhead,
+        start_column=simulated.start, batch=np.where(simulated.rejected, 0, 1), engine="real",
+        dispatch=simulated.dispatch, stage_start=begun, stage_s=took, cpu_s=took,
+    )  # fmt: skip
+
+
+def session():
+    """What `in_service` asks a session for."""
+    specs = {name: {"name": name, "layers": 2 if name[0] == "a" else 3} for name in MODELS}
+    tasks = [
+        SimpleNamespace(
+            group=0, stage=k, share=0, op=1, pp=2,
+            models=[SimpleNamespace(model=m, spec=specs[n], first=k, last=k + 1) for m, n in enumerate(MODELS)],
+        )
+        for k in range(2)
+    ]  # fmt: skip
+    return SimpleNamespace(tasks=tasks, models=MODELS, placement=PLACEMENT, batches=(1,))
+
+
+def test_what_passes_between_visits_is_found():
+    run = served()
+    found, between = visits([run]), gaps([run])
+    assert len(found) == 2 * int((run.group >= 0).sum())
+    assert between.turnaround == pytest.approx(TURNAROUND)
+    assert len(between.turnaround) > 50
+    # Some come while the stage turns round, and wait a part of that.
+    assert np.quantile(between.arrival, [0.0, 0.9]) == pytest.approx(0.0, abs=1e-12)
+    assert np.median(between.hop) == pytest.approx(TURNAROUND + HOP)
+    assert between.answer == pytest.approx(TURNAROUND + ANSWER)
+
+
+def test_rounds_are_laid_end_to_end():
+    found = visits([served(seed=1), served(seed=2)])
+    assert set(found.run) == {0, 1}
+    first = found.end[found.run == 0].max()
+    assert (found.start[found.run == 1] >= first - ANSWER).all()
+
+
+def test_costs_in_service_are_those_that_were_served_with():
+    found = in_service(session(), [served((1.1, 0.9)), served((1.1, 0.9), seed=5)], known())
+    for name, row in SECONDS.items():
+        took = [f * s + TURNAROUND for f, s in zip((1.1, 0.9), row, strict=True)]
+        assert found.profiles[name].latency(PIPELINE) == pytest.approx(took)
+        assert found.profiles[name].hop_s(PIPELINE) == pytest.approx(HOP)
+    assert found.profiles.overhead_s == pytest.approx(ANSWER)
+    assert found.levels == pytest.approx([1.0, 1.0])
+    assert np.array(found.profiles.variation.stages.paths) == pytest.approx(1.0, abs=1e-3)
+    assert found.profiles.variation.stages.level_sd == pytest.approx(0.0, abs=1e-9)
+    assert found.turnaround_s == pytest.approx(TURNAROUND)
+
+
+def test_a_predictor_that_is_off_stays_and_the_factors_say_how_far():
+    fast, slow = served((1.0, 1.0)), served((1.3, 1.3), seed=3)
+    base = in_service(session(), [fast], known()).profiles
+    found = in_service(session(), [fast, slow], base, refit=False)
+    assert found.profiles["b-0"].latency(PIPELINE) == base["b-0"].latency(PIPELINE)
+    low, high = found.levels
+    assert low == pytest.approx(1.0, abs=1e-3)
+    assert 1.25 < high < 1.3  # the turnaround does not grow
+    assert found.drift == pytest.approx((high - low) / 2**0.5)
+    assert found.profiles.variation.stages.level_sd == pytest.approx((high - low) / 2)
+    assert 1.1 < found.profiles.variation.stages.mean < 1.25
+
+
+def test_kinds_that_were_hardly_seen_take_the_level_of_the_others():
+    run = served((1.2, 1.2))
+    rare = replace(run, group=np.where(run.trace.model == 2, -1, run.group).astype(np.int32))
+    found = in_service(session(), [rare], known()).profiles
+    level = np.mean([(1.2 * s + TURNAROUND) / s for s in SECONDS["a-0"]])
+    assert found["b-0"].latency(PIPELINE) == pytest.approx([level * s for s in SECONDS["b-0"]], rel=0.02)
+
+
+def test_nothing_served_is_an_error_in_a_line():
+    run = served()
+    nobody = replace(run, group=np.full(len(run), -1, np.int32), finish=np.full(len(run), np.nan))
+    with pytest.raises(ValueError, match="no request was served"):
+        visits([nobody])
+
+
+def test_other_requests_are_the_same_traffic_but_not_the_same_requests():
+    trace = gamma(50.0, 4.0, 20.0, list(MODELS), slo={"a-0": 0.1, "a-1": 0.2, "b-0": 0.3}, seed=0)
+    other = other_requests(trace, seed=4)
+    assert len(other) == pytest.approx(len(trace), abs=2)
+    assert not np.isin(other.arrival, trace.arrival).any()
+    assert sorted(np.bincount(other.model, minlength=3)) == pytest.approx(sorted(np.bincount(trace.model)), abs=3)
+    gaps_of = [np.sort(np.diff(t.arrival)) for t in (trace, other)]
+    assert np.quantile(gaps_of[1], [0.5, 0.9, 0.99]) == pytest.approx(
+        np.quantile(gaps_of[0], [0.5, 0.9, 0.99]), rel=0.1
+    )
+    assert [float(other.slo[other.model == m][0]) for m in range(3)] == [0.1, 0.2, 0.3]
+    assert other_requests(trace, seed=4).arrival.tolist() == other.arrival.tolist()
+    assert other_requests(trace, 4, seconds=5.0).duration <= 5.0
+    assert other_requests(trace, 4, seconds=70.0).duration > 60.0
+
+
+def test_cores_are_divided_into_ours_others_and_the_hosts():
+    before, after = Snapshot(10.0, 1.0, 4.0, 100.0), Snapshot(20.0, 1.5, 12.0, 110.0)
+    use = used_between(before, after, 2)
+    assert (use.ours, use.others, use.stolen) == pytest.approx((0.4, 0.1, 0.025))
+    assert used_between(None, after, 2) is NOT_KNOWN
+
+
+def cell(plan, scale, draws, real):
+    expected = Expectation(np.array(draws), 100)
+    result = served()
+    return Cell(plan, scale, expected, Attribution(expected.mean, real, 0.0, 0.0, real - expected.mean), result)
+
+
+def test_a_comparison_counts_cells_inside_and_orders_of_plans():
+    wide, narrow = np.linspace(0.5, 0.6, 101), np.linspace(0.7, 0.72, 101)
+    cells = (cell("one", 1.0, narrow, 0.715), cell("other", 1.0, wide, 0.62), cell("other", 2.0, wide, 0.55))
+    found = Comparison(cells, {}, None)
+    assert [one.inside for one in cells] == [True, False, True]
+    assert found.outside == (cells[1],)
+    assert found.within
+    assert found.orders == (1, 1)
+    assert "2 of 3 real runs lie inside" in found.sentence()
+    assert not Comparison((*cells, cell("other", 3.0, wide, 0.9)), {}, None).within
+    assert cells[0].expected.half_width == pytest.approx(0.0095, abs=1e-3)
+
+
+def test_an_end_of_the_interval_and_half_a_request_beyond_it_are_inside():
+    one = Expectation(np.full(50, 0.5), 100)
+    assert one.holds(0.504)
+    assert not one.holds(0.506)
