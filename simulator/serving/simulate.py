@@ -186,13 +186,17 @@ def _serve_really(
     rows: Requests, table: ServingTables, engine: str, rules: Rules, clock: npt.NDArray[np.float64], reality: Reality
 ) -> tuple[Outcome, list[int]]:
     """What happens in one segment under conditions, and the jobs that each group was sent."""
-    if engine == "compiled" and not rules.batching:
-        from .compiled.real import run_real
+    if engine == "simpy":
+        from .reference import run_reference
 
-        return run_real(rows, table, rules, clock, reality)
-    from .reference import run_reference
+        return run_reference(rows, table, rules, clock, reality)
+    if rules.batching:
+        from .compiled.real_batching import run_real_batching
 
-    return run_reference(rows, table, rules, clock, reality)
+        return run_real_batching(rows, table, rules, clock, reality)
+    from .compiled.real import run_real
+
+    return run_real(rows, table, rules, clock, reality)
 
 
 def _device_clocks(
