@@ -6,6 +6,7 @@ from .cluster import Level, Machine, SharedCluster, themis_168, themis_256, them
 from .policy.agent import AppView, Convention, Shape
 from .policy.baselines import BASELINES, baseline
 from .policy.contract import Greedy, Policy
+from .policy.learning import Beliefs, SlowdownLearner
 from .policy.nearness import Chooser, Placement
 from .reference.engine import simulate_reference
 from .result.columns import SharingResult
@@ -19,10 +20,10 @@ from .workload.themis import AppOptions, WorkloadOptions, contended, with_errors
 from .world import AppFailure, MachineFailure, SharingWorld
 
 __all__ = [
-    "BASELINES", "MODELS", "App", "AppFailure", "AppOptions", "AppView", "Chooser", "Convention", "Greedy", "Job",
-    "Level", "LossCurve", "Machine", "MachineFailure", "Phase", "Placement", "Policy", "Shape", "SharedCluster",
-    "SharingMetrics", "SharingResult", "SharingWorld", "Slowdown", "TrainedModel", "WorkloadOptions", "apps_of_log",
-    "baseline", "chrome_trace", "contended", "gpu_timeline", "placement_scores", "sharing_metrics", "simulate",
-    "simulate_reference", "themis_168", "themis_256", "themis_testbed", "trained_model", "with_errors", "workload1",
-    "workload2",
+    "BASELINES", "MODELS", "App", "AppFailure", "AppOptions", "AppView", "Beliefs", "Chooser", "Convention", "Greedy",
+    "Job", "Level", "LossCurve", "Machine", "MachineFailure", "Phase", "Placement", "Policy", "Shape", "SharedCluster",
+    "SharingMetrics", "SharingResult", "SharingWorld", "Slowdown", "SlowdownLearner", "TrainedModel",
+    "WorkloadOptions", "apps_of_log", "baseline", "chrome_trace", "contended", "gpu_timeline", "placement_scores",
+    "sharing_metrics", "simulate", "simulate_reference", "themis_168", "themis_256", "themis_testbed",
+    "trained_model", "with_errors", "workload1", "workload2",
 ]  # fmt: skip

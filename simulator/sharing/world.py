@@ -15,6 +15,7 @@ from ...errors import InputError
 from ...reprs import Shown
 from .cluster import SharedCluster
 from .policy.agent import Convention
+from .policy.learning import Beliefs
 from .workload.app import App
 
 __all__ = ["SHORTEST_LEASE_S", "AppFailure", "Containers", "MachineFailure", "SharingWorld"]
@@ -90,6 +91,9 @@ class SharingWorld(Shown):
         What waits for containers: each job that starts or whose GPUs change (a container is a job's), or only what
         runs on GPUs that are new to its app (containers are the app's, and its jobs take turns in them, as Themis'
         agents have it: §6.2.3 speaks of changing the number of an app's containers).
+    beliefs : Beliefs
+        Whether agents know, assume or learn what distance costs. Those that do not know divide an app's GPUs over its
+        jobs by what they believe, too; how fast jobs really are, apps say (`App.slowdown`).
 
     Raises
     ------
@@ -110,6 +114,7 @@ class SharingWorld(Shown):
     app_failures: tuple[AppFailure, ...] = field(default=())
     max_s: float = math.inf
     containers: Containers = "job"
+    beliefs: Beliefs = field(default_factory=Beliefs)
 
     def __post_init__(self) -> None:
         for name in ("apps", "machine_failures", "app_failures"):
@@ -124,6 +129,8 @@ class SharingWorld(Shown):
             raise InputError(f"SharingWorld.convention: expected 'fluid' or 'slowest' (got {self.convention!r})")
         if self.containers not in ("job", "app"):
             raise InputError(f"SharingWorld.containers: expected 'job' or 'app' (got {self.containers!r})")
+        if not isinstance(self.beliefs, Beliefs):
+            raise InputError(f"SharingWorld.beliefs: expected Beliefs (got {self.beliefs!r})")
         if not self.max_s > 0:
             raise InputError(f"SharingWorld.max_s: expected seconds > 0 (got {self.max_s})")
         times = [app.arrival_s for app in self.apps] + [f.at_s for f in (*self.machine_failures, *self.app_failures)]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
-from ..cluster import SharedCluster
+from ..cluster import Level, SharedCluster
 from ..policy.agent import usual_iteration_s
+from ..workload.app import Slowdown
 from ..world import SharingWorld
+from .learning import FIELDS
 from .near import ClusterArrays
 from .view import State, WorldArrays
 
@@ -28,10 +32,10 @@ def cluster_arrays(cluster: SharedCluster) -> ClusterArrays:
 
 def world_arrays(world: SharingWorld) -> WorldArrays:
     """What does not change: entries are the jobs of each phase, by app, phase and number."""
-    apps = world.apps
+    apps, beliefs = world.apps, world.beliefs
     phases, entries = [0], [0]
     per_phase: list[tuple[float, float, int, int]] = []
-    rows: list[tuple[int, float, int, int, float, float, float, float]] = []
+    rows: list[tuple[int, float, int, int, float, float, float, float, float]] = []
     for a, app in enumerate(apps):
         for k, phase in enumerate(app.phases):
             usual = sorted(app.jobs[j].gpus for j in phase.jobs)[(len(phase.jobs) - 1) // 2]
@@ -41,17 +45,23 @@ def world_arrays(world: SharingWorld) -> WorldArrays:
                 job = app.jobs[j]
                 work = iterations * job.iteration_s
                 loss = job.loss
-                rows.append((a, work, app.cap(k, j), job.gang, job.optimism, loss.start, loss.end, loss.rate))
+                rows.append(
+                    (a, work, app.cap(k, j), job.gang, job.optimism, loss.start, loss.end, loss.rate, job.iteration_s)
+                )
             entries.append(len(rows))
         phases.append(len(per_phase))
-    table = np.array(rows, dtype=np.float64).reshape(-1, 8)
+    table = np.array(rows, dtype=np.float64).reshape(-1, 9)
     each = np.array(per_phase, dtype=np.float64).reshape(-1, 4)
     n = world.cluster.n_gpus
+    slowdown = _levels([app.slowdown for app in apps])
+    known = beliefs.slowdown == "known"
+    believed = _levels([app.estimated_slowdown if known else beliefs.start for app in apps])
     return WorldArrays(
         arrival=np.array([app.arrival_s for app in apps], dtype=np.float64),
         kind=np.array([KINDS[app.kind] for app in apps], dtype=np.int64),
-        slowdown=np.array([app.slowdown.levels for app in apps], dtype=np.float64).reshape(-1, 4),
-        believed_slowdown=np.array([app.estimated_slowdown.levels for app in apps], dtype=np.float64).reshape(-1, 4),
+        slowdown=slowdown,
+        believed_slowdown=believed,
+        split_slowdown=slowdown if known else believed,
         believed_work=np.array([app.believed_work for app in apps], dtype=np.float64),
         alone=np.array([app.believed_work * app.total_work_s / min(n, app.max_gpus) for app in apps], dtype=np.float64),
         phases=np.array(phases, dtype=np.int64),
@@ -62,22 +72,33 @@ def world_arrays(world: SharingWorld) -> WorldArrays:
         usual=each[:, 3].astype(np.int64),
         app_of=table[:, 0].astype(np.int64),
         work=table[:, 1].copy(),
+        iteration_s=table[:, 8].copy(),
         cap=table[:, 2].astype(np.int64),
         gang=table[:, 3].astype(np.int64),
         optimism=table[:, 4].copy(),
-        loss=table[:, 5:].copy(),
+        loss=table[:, 5:8].copy(),
         lease=float(world.lease_s),
         checkpoint=float(world.checkpoint_s),
         container=float(world.container_s),
         kept=world.containers == "app",
         convention=1 if world.convention == "slowest" else 0,
+        learns=beliefs.slowdown == "learned",
+        least=float(beliefs.least),
+        noise=float(beliefs.spread),
+        noise_seed=int(beliefs.seed),
     )
+
+
+def _levels(slowdowns: Sequence[Slowdown]) -> npt.NDArray[np.float64]:
+    return np.array([s.levels for s in slowdowns], dtype=np.float64).reshape(-1, 4)
 
 
 def first_state(world: SharingWorld) -> State:
     """Before anything has happened."""
     n, gpus = len(world.apps), world.cluster.n_gpus
     jobs = sum(len(p.jobs) for app in world.apps for p in app.phases)
+    learned = np.zeros((n, len(Level), FIELDS))
+    learned[:, :, -1] = world.beliefs.start.levels
     return State(
         owner=np.full(gpus, -1, dtype=np.int64),
         entry=np.full(gpus, -1, dtype=np.int64),
@@ -115,6 +136,9 @@ def first_state(world: SharingWorld) -> State:
         after=np.full(gpus + 1, gpus, dtype=np.int64),
         before=np.full(gpus + 1, gpus, dtype=np.int64),
         number=np.zeros(2, dtype=np.int64),
+        learned=learned,
+        batches=np.zeros(n, dtype=np.int64),
+        timed=np.zeros(jobs),
     )
 
 

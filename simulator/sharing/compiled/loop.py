@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....jit import inner, kernel
+from .learning import measure
 from .plain import fill_with, rising
 from .queue import next_end, next_expiry, schedule, unlease
 from .split import account, divide, give, take
@@ -100,6 +101,8 @@ def _advance(c, w, s, p):  # type: ignore[no-untyped-def]
         for k in range(n_due):
             e = due[k]
             a = w.app_of[e]
+            if w.learns:
+                measure(w, s, a, now)
             s.alive[e] = False
             changed[a] = True
             if s.jobs[a] > 1:
@@ -163,6 +166,8 @@ def _advance(c, w, s, p):  # type: ignore[no-untyped-def]
         attained, n_gpus, since = s.attained, s.n_gpus, s.since
         for i in range(count):
             account(attained, n_gpus, since, present[i], now)
+            if w.learns:
+                measure(w, s, present[i], now)
         return now, count
     return 0.0, -1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....jit import inner
+from .learning import measure
 from .near import draw, level_among, level_between, nearest, pool_of
 from .plain import copied
 from .queue import lease, schedule, unlease
@@ -102,6 +103,7 @@ def _apply(c, w, s, a, e, left, gpus, now):  # type: ignore[no-untyped-def]
     s.left[e] = left
     s.gpus[e] = gpus.shape[0]
     s.given[e] = now
+    s.timed[e] = 0
     if gpus.shape[0] == 0:
         s.rate[e], s.resumes[e] = 0.0, now
         schedule(s.finish, s.queue, s.queued, s.number, e, np.inf)
@@ -124,6 +126,8 @@ def divide(c, w, s, a, now):  # type: ignore[no-untyped-def]
     size, n = s.owner.shape[0], s.n_gpus[a]
     p = w.phases[a] + s.phase[a]
     first, end = w.entries[p], w.entries[p + 1]
+    if w.learns:
+        measure(w, s, a, now)
     count = s.jobs[a]
     jobs, left = np.empty(count, np.int64), np.empty(count)
     number = np.full(end - first, -1, np.int64)  # of an entry: its position in `jobs`
@@ -181,7 +185,7 @@ def divide(c, w, s, a, now):  # type: ignore[no-untyped-def]
         k = wanting[turn]
         e, had = jobs[k], 0
         runs, old = held[k] > 0 and untouched[k], 0.0
-        slow, cap = w.slowdown[a], w.cap[e]
+        slow, cap = w.split_slowdown[a], w.cap[e]
         if runs:  # most would not grow even on GPUs as near as the pool can have them
             near, wanted = level[k], counts[k] - held[k]
             if wanted > pool.in_machine[c.machine[lead[k]]]:

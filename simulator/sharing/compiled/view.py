@@ -24,7 +24,8 @@ class WorldArrays(NamedTuple):
     arrival: np.ndarray  # per app, seconds
     kind: np.ndarray  # 0 jobs, 1 halving, 2 curve
     slowdown: np.ndarray  # (apps, 4)
-    believed_slowdown: np.ndarray  # (apps, 4): what agents reckon with
+    believed_slowdown: np.ndarray  # (apps, 4): what agents reckon with; changes where they learn
+    split_slowdown: np.ndarray  # (apps, 4): by which they divide GPUs over jobs: the truth, or what they believe
     believed_work: np.ndarray  # per app: estimated over true iterations
     alone: np.ndarray  # B / min(R_C, demand) as believed: T_id without contention
     phases: np.ndarray  # first phase of each app, and their number
@@ -35,6 +36,7 @@ class WorldArrays(NamedTuple):
     usual: np.ndarray  # per phase: GPUs that the median of its jobs can use
     app_of: np.ndarray  # per entry
     work: np.ndarray  # per entry: GPU seconds
+    iteration_s: np.ndarray
     cap: np.ndarray
     gang: np.ndarray
     optimism: np.ndarray
@@ -44,6 +46,10 @@ class WorldArrays(NamedTuple):
     container: float
     kept: bool  # containers stay while the app has the GPU
     convention: int  # 0 fluid, 1 slowest
+    learns: bool  # whether agents time iterations
+    least: float  # iterations before what was measured is believed
+    noise: float  # standard deviation of an iteration's time over its mean
+    noise_seed: int
 
 
 class State(NamedTuple):
@@ -85,6 +91,9 @@ class State(NamedTuple):
     after: np.ndarray  # per GPU and at the end: the one whose lease is over next (`queue`)
     before: np.ndarray
     number: np.ndarray  # entries in the heap; apps that have ended
+    learned: np.ndarray  # (apps, 4, 6): what agents have learned of each level, see `learning`
+    batches: np.ndarray  # per app: how often they timed iterations
+    timed: np.ndarray  # per entry: iterations on its GPUs that were timed
 
 
 @inner

@@ -19,7 +19,7 @@ import numpy as np
 from ....errors import InputError
 from ....reprs import Shown
 from ..cluster import Level, SharedCluster
-from ..workload.app import App
+from ..workload.app import App, Slowdown
 from .split import RunningJob
 
 __all__ = ["AppView", "Convention", "Shape", "usual_iteration_s"]
@@ -101,6 +101,8 @@ class AppView(Shown):
         R_C: GPUs of the cluster.
     convention : {"fluid", "slowest"}
         How phases are estimated, see `Convention`.
+    believed : Slowdown, optional
+        What its agent believes that distance costs; by default what the app says (`App.estimated_slowdown`).
     """
 
     index: int
@@ -114,6 +116,12 @@ class AppView(Shown):
     contention: float
     cluster_gpus: int
     convention: Convention = "fluid"
+    believed: Slowdown | None = None
+
+    @property
+    def slowdown(self) -> Slowdown:
+        """The slowdown with which its agent estimates."""
+        return self.app.estimated_slowdown if self.believed is None else self.believed
 
     @property
     def wanted(self) -> int:
@@ -162,7 +170,7 @@ class AppView(Shown):
             jobs = len(caps)
             running = min(jobs, max(n // self.gang, 1))
             each = min(max(caps), max(n // running, 1))
-            slowdown = self.app.estimated_slowdown.levels[shape.level(each, running)]
+            slowdown = self.slowdown.levels[shape.level(each, running)]
             if self.convention == "fluid":
                 seconds = work / min(n, sum(caps))
             elif k == 0:
@@ -180,7 +188,7 @@ class AppView(Shown):
         caps = self._phase_caps(0)
         running = min(len(caps), max(n // self.gang, 1))
         each = min(max(caps), max(n // running, 1))
-        return min(n, sum(caps)) / self.app.estimated_slowdown.levels[shape.level(each, running)]
+        return min(n, sum(caps)) / self.slowdown.levels[shape.level(each, running)]
 
     def job_work_s(self, job: int) -> float:
         """GPU seconds of a job's whole share of the present phase."""

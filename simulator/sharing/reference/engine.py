@@ -16,8 +16,10 @@ import simpy
 from ...clock import Clock
 from ..policy.agent import AppView
 from ..policy.contract import Policy, check_answer
+from ..policy.learning import noisy
 from ..policy.split import RunningJob, rate, split
 from ..result.columns import AppRecord, Grant, SharingResult, Spell
+from ..workload.app import Slowdown
 from ..world import SharingWorld
 from .state import RunApp, RunJob
 
@@ -107,7 +109,7 @@ class _Simulation:
             if index in self.active:
                 self.leave(self.active[index], now, completed=False)
         for index in self.arrived:
-            self.active[index] = app = RunApp(index, self.integral)
+            self.active[index] = app = RunApp(index, self.integral, self.world.beliefs)
             app.since = now
             self.next_phase(app)
         self.done, self.machines, self.failed, self.arrived = [], [], [], []
@@ -120,6 +122,7 @@ class _Simulation:
         self.counted_at = now
 
     def finish_job(self, app: RunApp, number: int, now: float) -> None:
+        self.measure(app, now)
         self.close(app, app.jobs.pop(number), now)
         if app.jobs:
             return
@@ -224,13 +227,37 @@ class _Simulation:
         if self.policy.preempts and math.isfinite(self.world.lease_s):
             self.env.process(self.lease(gpus, number))
 
+    def measure(self, app: RunApp, now: float) -> None:
+        """An agent that learns times the iterations that its jobs have done since it last did."""
+        world, spec = self.world, self.world.apps[app.index]
+        if world.beliefs.slowdown != "learned":
+            return
+        for number, job in sorted(app.jobs.items()):
+            if not job.gpus or now <= job.resumes:
+                continue
+            done = math.floor((now - job.resumes) * job.rate / spec.jobs[number].iteration_s)
+            new = done - job.timed
+            if new < 1:
+                continue
+            job.timed = done
+            level = self.cluster.level(job.gpus)
+            true = spec.slowdown.levels[level]
+            found = noisy(world.beliefs, app.index, app.learner.batches, true, new)
+            app.learner.observe(level, found, new, world.beliefs.spread * true)
+
+    def believed(self, app: RunApp) -> Slowdown | None:
+        """What an app's agent believes that distance costs, if it does not know; start values that are never measured
+        are what is assumed."""
+        return None if self.world.beliefs.slowdown == "known" else app.learner.slowdown
+
     def view(self, app: RunApp, now: float) -> AppView:
         self.account(app, now)
+        self.measure(app, now)
         jobs = tuple(self.running(j, now) for _, j in sorted(app.jobs.items()))
         kept = tuple(sorted(app.gpus - self.lapsed))
         return AppView(
             app.index, self.world.apps[app.index], now, app.phase, jobs, kept, tuple(sorted(app.gpus & self.lapsed)),
-            app.attained_s, self.contention(app, now), self.cluster.n_gpus, self.world.convention,
+            app.attained_s, self.contention(app, now), self.cluster.n_gpus, self.world.convention, self.believed(app),
         )  # fmt: skip
 
     def running(self, job: RunJob, now: float) -> RunningJob:
@@ -239,9 +266,10 @@ class _Simulation:
     def divide(self, app: RunApp, now: float) -> None:
         """Divide an app's GPUs over its jobs; what none of them can use goes back."""
         world, spec = self.world, self.world.apps[app.index]
+        self.measure(app, now)
         jobs = [self.running(j, now) for _, j in sorted(app.jobs.items())]
         restart = world.checkpoint_s + world.container_s
-        shares = split(self.cluster, sorted(app.gpus), jobs, spec.slowdown, restart)
+        shares = split(self.cluster, sorted(app.gpus), jobs, self.believed(app) or spec.slowdown, restart)
         for number, gpus in shares.items():
             job = app.jobs[number]
             if gpus == job.gpus:  # no restart, and no new event
@@ -251,7 +279,7 @@ class _Simulation:
             if job.gpus and job.since == now:  # divided twice in an instant: the first was not carried out
                 app.placed[self.cluster.level(job.gpus)] -= 1
             self.close(app, job, now)
-            job.left_s, job.gpus, job.since = left, gpus, now
+            job.left_s, job.gpus, job.since, job.timed = left, gpus, now, 0
             if gpus:
                 app.placed[self.cluster.level(gpus)] += 1
                 up = max(now, *(self.ready[g] for g in gpus)) if world.containers == "app" else now + world.container_s

@@ -6,6 +6,8 @@ import math
 
 import simpy
 
+from ..policy.learning import Beliefs, SlowdownLearner
+
 __all__ = ["RunApp", "RunJob"]
 
 
@@ -18,6 +20,7 @@ class RunJob:
         self.rate, self.resumes = 0.0, 0.0
         self.since = 0.0  # when it was given these GPUs
         self.begun = math.inf  # when it first was given GPUs
+        self.timed = 0  # iterations on these GPUs that its agent has timed
         self.process: simpy.Process | None = None
 
     def left(self, now: float) -> float:
@@ -28,8 +31,9 @@ class RunJob:
 class RunApp:
     """An app in the cluster."""
 
-    def __init__(self, index: int, integral: float) -> None:
+    def __init__(self, index: int, integral: float, beliefs: Beliefs) -> None:
         self.index, self.integral = index, integral  # of the number of apps, up to its arrival
+        self.learner = SlowdownLearner(beliefs)
         self.phase = -1
         self.jobs: dict[int, RunJob] = {}
         self.gpus: set[int] = set()
