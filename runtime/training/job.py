@@ -20,6 +20,7 @@ from .graphs.job import SampleInputs, graph_executor, graph_stages
 from .graphs.microbatch_parts import is_uneven
 from .module_values import load_values
 from .optimizer import Optimizer
+from .recovery.saving import Saving
 from .single import make_input, make_parameter
 from .slices.job import slice_executor, slice_stages
 from .slices.turns import microbatch_samples
@@ -121,9 +122,17 @@ def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, 
         name for runner in runners.values() for run in runner.layout.operators for name in run.op.inputs
         if name in {x.name for x in graph.inputs}
     }  # fmt: skip
+    saving, done = None, 0
+    if "saving" in job:
+        saved = job["saving"]
+        saving = Saving(Path(saved["folder"]), saved["every"], job["iterations"], rank, runners, everyone)
+        done = saving.load()
     gc.collect()
     gc.disable()  # a collection would count as the time of the action that it interrupts
-    for iteration in range(job["iterations"]):
+    if saving is not None:
+        dist.barrier(everyone)
+        saving.begins(done)
+    for iteration in range(done, job["iterations"]):
         inputs.prepare(iteration, names)
         dist.barrier(everyone)
         if job["audit"]:
@@ -138,6 +147,8 @@ def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, 
         answer["seconds"].append(max((span.end for span in spans), default=0.0))
         losses = [x * runner.weight(m) for runner in runners.values() for m, x in runner.losses.items()]
         answer["losses"].append(sum(losses) if losses else None)
+        if saving is not None:
+            saving.after(iteration + 1, answer["losses"][-1])
     dist.barrier(everyone)  # nobody leaves while another still reads
     gc.enable()
     answer["counts"] = {str(number): dict(runner.counts) for number, runner in runners.items()}

@@ -189,12 +189,7 @@ def run_training(
         raise InputError(f"run: iterations: expected a positive integer (got {iterations!r})")
     if dtype not in ("float32", "float64"):
         raise InputError(f"run: dtype: expected float32 or float64 (got {dtype!r})")
-    small = in_plan_order(plan, graph.with_batch(plan.microbatch))
-    check_graph(plan, small)
-    if plan.slices:
-        check_sliced(plan, small)
-    elif is_uneven(plan):
-        check_separable(small)
+    small = runnable(plan, graph)
     needed = sum(map(len, mesh_ranks(plan)))
     have = session.processes if session is not None else how.processes
     if have is not None and have < needed:
@@ -237,6 +232,23 @@ def run_training(
     words = (how.against,) if module is not None else ()
     apart = difference(held.losses, held.gradients, held.weights, single, *words)
     return TrainingRun(**{**vars(run), "difference": apart})
+
+
+def runnable(plan: TrainingPlan, graph: Graph) -> Graph:
+    """The graph for one microbatch, in the plan's order.
+
+    Raises
+    ------
+    InputError
+        If the plan is for another graph, or its slices or microbatches do not go with this one.
+    """
+    small = in_plan_order(plan, graph.with_batch(plan.microbatch))
+    check_graph(plan, small)
+    if plan.slices:
+        check_sliced(plan, small)
+    elif is_uneven(plan):
+        check_separable(small)
+    return small
 
 
 def program_of(plan: TrainingPlan, graph: Graph) -> Program:

@@ -60,6 +60,16 @@ class RunOptions(Options):
     startup_timeout: float = Field(
         default=180.0, gt=0, le=MAX_SECONDS, description="seconds that the processes may take to start"
     )
+    checkpoint_every: int | None = Field(
+        default=None, ge=1, le=MAX_REPEATS,
+        description="write a checkpoint after so many iterations; the run is then held against its simulation",
+    )  # fmt: skip
+    kills: tuple[str, ...] = Field(
+        default=(),
+        description="with checkpoint_every: SECONDS@RANK, such as 5@1,12.5@0: processes that are killed, seconds after "
+        "the first iteration begins; the run goes on from its last checkpoint",
+    )
+    png: Target = Field(default=None, description="with checkpoint_every: draw the run beside the simulated one")
 
 
 class CompareOptions(Options):

@@ -46,6 +46,13 @@ def ran(asked: Asked) -> Answer:
     graph = planned_graph(plan, Path(name))
     devices = sum(m.hosts * m.devices for m in plan.meshes)
     check_here(plan, devices)
+    if options.checkpoint_every is not None:
+        from .recovery import recovered
+
+        return recovered(asked, plan, graph)
+    for one in ("kills", "png"):
+        if getattr(options, one):
+            raise InputError(f"{one}: goes with checkpoint_every alone, which says how often a checkpoint is written")
     module, against = _module(plan, Path(name)) if options.compare else (None, "")
     asked.progress(f"{devices} processes")
     run = run_training(
