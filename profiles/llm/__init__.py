@@ -19,6 +19,7 @@ from .measured import LayerMeasurement, measured_cost, read_measurement, write_m
 from .parallel.layer import DecodeLayer, Parallel, decode_layer
 from .tables.grid import Grid
 from .tables.kernels import KernelTables, Layers, Operators, Peaks
+from .times import StepTimes
 from .zoo import DECODERS
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "Parallel",
     "Part",
     "Peaks",
+    "StepTimes",
     "TableCost",
     "compiled",
     "decode_layer",

@@ -11,6 +11,8 @@ from numbers import Real
 from typing import Any
 
 from ...errors import InputError
+from ...profiles.llm.times import StepTimes
+from ...profiles.spread import Spread
 from ...reprs import Shown
 from .decoding.genealogy import Survivors
 from .decoding.speculative import Speculative
@@ -18,6 +20,7 @@ from .fleet.faults import Faults
 from .fleet.pools import Pools
 from .fleet.scaling import Autoscaling
 from .memory.swapping import SwapCost
+from .times import StepDraws
 
 __all__ = ["SimulateOptions"]
 
@@ -52,6 +55,9 @@ class SimulateOptions(Shown):
         Engines that are added and removed; with pools, one for each role.
     speculative : Speculative, optional
         Speculative decoding (policy ``"vllm-v1"``); the seed decides which draft tokens are accepted.
+    times : StepTimes, Spread or StepDraws, optional
+        How the times of steps vary: factors on `cost`, drawn by the simulation's seed (`simulator.llm.times`), or those
+        of one run that were drawn before. A `Spread` is that of every step.
 
     Raises
     ------
@@ -69,6 +75,7 @@ class SimulateOptions(Shown):
     faults: Faults | None = None
     scaling: Autoscaling | Sequence[Autoscaling] | None = None
     speculative: Speculative | None = None
+    times: StepTimes | Spread | StepDraws | None = None
 
     def __post_init__(self) -> None:
         if self.concurrency is not None:
@@ -87,6 +94,8 @@ class SimulateOptions(Shown):
         _has_method("survivors", self.survivors, "parents", "Survivors")
         if self.speculative is not None and not isinstance(self.speculative, Speculative):
             raise InputError(f"speculative: expected Speculative (got {self.speculative!r})")
+        if self.times is not None and not isinstance(self.times, (StepTimes, Spread, StepDraws)):
+            raise InputError(f"times: expected StepTimes, Spread or StepDraws (got {self.times!r})")
         if self.pools is not None and not isinstance(self.pools, Pools):
             raise InputError(f"pools: expected Pools (got {type(self.pools).__name__})")
 

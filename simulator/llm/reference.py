@@ -50,7 +50,15 @@ class Run:
     def populate(self) -> None:
         """The engines."""
         world = self.world
-        kind = EngineKind(world.policy, world.config, world.cost, world.swap, world.padded, survivors=world.survivors)
+        kind = EngineKind(
+            world.policy,
+            world.config,
+            world.cost,
+            world.swap,
+            world.padded,
+            survivors=world.survivors,
+            times=world.times,
+        )
         self.engines += [Engine(self, i, kind) for i in range(world.engines)]
 
     def arrivals(self) -> Generator[simpy.Event, Any, None]:

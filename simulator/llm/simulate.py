@@ -15,7 +15,7 @@ from ...seeds import generator
 from ...traces.trace import Trace
 from .decoding.genealogy import Genealogy
 from .decoding.speculative import SpeculativeCost, speculative_policy
-from .fleet.options import fleet_of
+from .fleet.options import Fleet, fleet_of
 from .fleet.run import run_fleet
 from .options import SimulateOptions, at_least_one
 from .policy.catalogue import Policy, policy_config, policy_named
@@ -24,6 +24,7 @@ from .policy.router import router_named
 from .policy.vllm_v1_state import V1Config
 from .reference import run_reference
 from .result.columns import LLMResult
+from .times import times_of
 from .workload.requests import LLMTrace
 from .world import World
 
@@ -74,7 +75,8 @@ def simulate_llm(
         the reference; for one of many simulations. ``"auto"``: the same, but short simulations use the reference, since
         the compiled engine takes a while to load. `LLMResult.made_by` says which one it was.
     options : SimulateOptions, optional
-        Rarer options: swapping, closed loop, early end, long requests, beams, pools, faults, autoscaling, drafts.
+        Rarer options: swapping, closed loop, early end, long requests, beams, pools, faults, autoscaling, drafts,
+        times that vary.
 
     Returns
     -------
@@ -120,7 +122,7 @@ def simulate_llm(
     world = World(
         trace, found, rules, cost, asked.swap, engines, router_named(router, generator(seed, "llm", "router")),
         asked.concurrency, asked.padded, dropped, Genealogy(seed) if asked.survivors is None else asked.survivors,
-        fleet,
+        fleet, times_of(asked.times, trace, _most_engines(engines, fleet), seed),
     )  # fmt: skip
     (records, iterations, runs, report), made_by = _run(world, router, asked.until, engine)
     return LLMResult(
@@ -140,6 +142,14 @@ def simulate_llm(
         made_by=made_by,
         fleet=report,
     )
+
+
+def _most_engines(engines: int, fleet: Fleet | None) -> int:
+    """Engines that may be there at once."""
+    if fleet is None:
+        return engines
+    there = {"both": engines} if fleet.pools is None else {"prefill": fleet.pools.prefill, "decode": fleet.pools.decode}
+    return sum((there | {rule.role: rule.max_engines for rule in fleet.scaling}).values())
 
 
 def _check_window(cost: Any, trace: LLMTrace, options: Any, *, strict: bool) -> None:

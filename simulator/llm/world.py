@@ -12,6 +12,7 @@ from .decoding.genealogy import Survivors
 from .memory.swapping import SwapCost
 from .policy.catalogue import Policy
 from .policy.router import Router
+from .times import StepDraws
 from .workload.requests import LLMTrace
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class World:
         Decides which beams survive; with None every beam continues itself.
     fleet : Fleet or None
         Pools, faults and autoscaling; None: plain engines.
+    times : StepDraws or None
+        Factors on the cost of each step; None: it takes its cost.
     """
 
     trace: LLMTrace
@@ -62,6 +65,7 @@ class World:
     dropped: frozenset[int]
     survivors: Survivors | None = None
     fleet: Fleet | None = None
+    times: StepDraws | None = None
 
 
 class Records:

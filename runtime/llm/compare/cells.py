@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ....profiles.llm.cost.in_service import kind_of
 from ....profiles.llm.iteration import Iteration, IterationCost
 from ....profiles.llm.measured import LayerMeasurement
 from ....simulator.llm.result.columns import LLMResult
-from ..engine_in_service import kind_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ....errors import InputError
+from ....profiles.llm.cost.in_service import InService
 from ....profiles.llm.cost.iteration import TableCost
 from ....profiles.llm.decoder import DecoderSpec
 from ....profiles.llm.iteration import Iteration, IterationCost
@@ -24,7 +25,6 @@ from ....profiles.measure.device import DeviceFacts, device_facts
 from ....profiles.measure.pool import WorkerPool
 from ....seeds import generator
 from ....simulator.llm import LLMTrace, simulate_llm
-from ..engine_in_service import InService
 from ..measure.engine import FITS, MeasureOptions, Plan, measure_in, plan_measurement
 from ..measure.job import whole_job
 from .cells import Cell, EngineComparison, by_kind

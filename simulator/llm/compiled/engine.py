@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ....profiles.llm.cost.fitted import FittedCost
 from ....profiles.llm.cost.grid import CostGrid
+from ....profiles.llm.cost.in_service import InService
 from ....profiles.llm.cost.iteration import TableCost
 from ....profiles.llm.linear import ConstantCost, LinearCost
 from ..policy.sarathi import SarathiScheduler
@@ -46,8 +47,9 @@ def why_not_compiled(world: World, router: str) -> str | None:
     trace, options = world.trace, world.config
     if world.fleet is not None:
         return "pools, faults and autoscaling are not compiled"
-    if type(world.cost) not in _COSTS:
-        return f"a cost of type {type(world.cost).__name__} is not compiled"
+    cost = _plain(world.cost)
+    if type(cost) not in _COSTS:
+        return f"a cost of type {type(cost).__name__} is not compiled"
     if world.policy.scheduler in (V1Scheduler, SarathiScheduler) or reserve_of(world.policy) is not None:
         if world.engines > 1 and router_name(world.router) is None:
             return f"router {router!r} over several engines is not compiled"
@@ -98,7 +100,7 @@ def run_compiled(world: World, until: float | None = None) -> tuple[Records, Ite
     """
     found = _run_alone(world, until) if _alone(world) else None
     if found is None and not isinstance(world.config, Vllm02Config):
-        found = run_fleet(world, _price(world.cost), until)
+        found = run_fleet(world, _price(world), until)
     if found is None:
         raise NotCompiled("a step that takes no time")
     return found
@@ -110,7 +112,7 @@ def _run_alone(world: World, until: float | None) -> tuple[Records, Iterations, 
 
     trace, n = world.trace, len(world.trace)
     rules, longest = _rules(world, until)
-    price = _price(world.cost)
+    price = _price(world)
     taken = np.array([row for row in range(n) if row not in world.dropped], dtype=np.int64)
     engine = np.zeros(len(taken), dtype=np.int64)
     if world.engines > 1:
@@ -133,7 +135,8 @@ def _run_alone(world: World, until: float | None) -> tuple[Records, Iterations, 
             arrival = np.full(len(mine), np.nan)
             arrival[: world.concurrency] = 0.0
         prompt, output = trace.prompt_tokens[mine], trace.output_tokens[mine]
-        done = serve(rules, price, arrival, prompt, np.minimum(prompt + output, longest))
+        own = price._replace(top=price.top._replace(first=number * price.top.ranks))
+        done = serve(rules, own, arrival, prompt, np.minimum(prompt + output, longest))
         status, desk, m, n_runs = done
         if status:
             return None
@@ -191,21 +194,27 @@ def _rules(world: World, until: float | None) -> tuple[Any, int]:
     return rules, c.max_model_len
 
 
-def _price(cost: Any) -> Any:
+def _plain(cost: Any) -> Any:
+    """A cost without its factors in service."""
+    return cost.cost if type(cost) is InService else cost
+
+
+def _price(world: World) -> Any:
     """The cost in numbers."""
     from .rules import FITTED, GRID, LINEAR, Price
+    from .times import on_top
 
-    line = np.zeros(10)
+    line, cost, top = np.zeros(10), _plain(world.cost), on_top(world.cost, world.times)
     if isinstance(cost, TableCost):
-        return Price(GRID, line, cost.grid())
+        return Price(GRID, line, cost.grid(), top)
     if isinstance(cost, FittedCost):
         line[:] = (*cost.prefill, *cost.decode, *cost.decode_large, cost.large_batch)
-        return Price(FITTED, line, _no_grid())
+        return Price(FITTED, line, _no_grid(), top)
     if isinstance(cost, ConstantCost):
         line[0] = cost.iteration_s
     else:
         line[:5] = cost.base_s, cost.token_s, cost.context_s, cost.pair_s, cost.decode_s
-    return Price(LINEAR, line, _no_grid())
+    return Price(LINEAR, line, _no_grid(), top)
 
 
 def _no_grid() -> CostGrid:

@@ -23,6 +23,7 @@ import numpy as np
 from ....jit import kernel
 from .lists import append, enter, leave, note_run, remove, taken
 from .rules import LOOP, blocks_of, seconds_of
+from .times import varied
 
 __all__ = ["DONE", "FULL", "STOPPED", "UNKNOWN", "advance"]
 
@@ -34,7 +35,7 @@ a table is full."""
 @kernel(**LOOP)
 def advance(x: Any, price: Any, d: Any, now: float, counters: Any) -> Any:
     """Go on from some time until nothing is left, or a table is full: status, time, counters."""
-    kind, line, grid = price
+    kind, line, grid, top = price
     (
         arrival, target, times, counts, count, due, after, ahead, bases, links, ends, length, computed, first,
         decoding, back, new, before, joins, clock, state, runs,
@@ -216,6 +217,7 @@ def advance(x: Any, price: Any, d: Any, now: float, counters: Any) -> Any:
         seconds = seconds_of(
             kind, line, grid, moving + extra, read + extra_context, new, before, chunks, moving + n_joins
         )
+        seconds = varied(top, seconds, 0, now, it, moving + extra, chunks)
         if not (seconds > 0 and seconds < np.inf):
             status = STOPPED
             break

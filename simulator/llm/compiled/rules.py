@@ -46,11 +46,12 @@ class Rules(NamedTuple):
 
 
 class Price(NamedTuple):
-    """The cost of an iteration: its kind, coefficients, and the grid."""
+    """The cost of an iteration: its kind, coefficients, the grid, and the factors on top of it."""
 
     kind: int
     line: Any
     grid: Any
+    top: Any  # `times.OnTop`
 
 
 @inner(**BARE)

@@ -19,6 +19,7 @@ from ..policy.catalogue import Policy
 from ..policy.request import LLMRequest
 from ..policy.vllm02 import Vllm02Scheduler
 from ..policy.work import Work
+from ..times import StepDraws
 from .clock import DECIDES, ENDS, Clock
 
 __all__ = ["INTS", "Engine", "EngineKind", "Host"]
@@ -56,6 +57,8 @@ class EngineKind:
         What it is for.
     survivors : Survivors or None
         Decides which beams survive; with None every beam continues itself.
+    times : StepDraws or None
+        Factors on the cost of each step; None: it takes its cost.
     """
 
     policy: Policy
@@ -65,6 +68,7 @@ class EngineKind:
     padded: bool = False
     role: str = "both"
     survivors: Survivors | None = None
+    times: StepDraws | None = None
 
     def scheduler(self) -> Any:
         """A fresh scheduler."""
@@ -106,6 +110,7 @@ class Engine:
         self.preempted = 0  # by steps that took no time: the next iteration tells
         self.used = self.capacity = 0
         self.born = 0  # how often it was started anew
+        self.steps = 0  # that computed something
         self.idle: simpy.Event | None = None
         run.clock.process(self.life())
 
@@ -133,10 +138,10 @@ class Engine:
             if not waits:
                 step = scheduler.schedule()
                 work = work_of(scheduler, step, kind.padded)
-                seconds = self.seconds(work)
+                start = max(clock.now, free)
+                seconds = self.seconds(work, start)
                 run.decided(self, work)
                 if seconds > 0:
-                    start = max(clock.now, free)
                     free, stalled = start + seconds, False
                     self.record(work, start, free)
                     flying.append((step, free))
@@ -190,10 +195,13 @@ class Engine:
         clock = self.run.clock
         clock.call(lambda: clock.process(self.life()) and None, clock.now, DECIDES)  # after what arrives now
 
-    def seconds(self, work: Work) -> float:
-        """Seconds from the decision to the end of the iteration."""
+    def seconds(self, work: Work, start: float) -> float:
+        """Seconds of the next iteration, which starts at `start`."""
         kind = self.kind
         seconds = 0.0 if work.iteration is None else kind.cost.seconds(work.iteration)
+        if work.iteration is not None and kind.times is not None:
+            seconds *= kind.times.ratio(self.index, start, self.steps, bool(work.iteration.prefill))
+            self.steps += 1
         if work.iteration is not None and not 0 < seconds < float("inf"):
             raise InputError(f"cost: gave {seconds} seconds for {work.iteration}; expected a finite time > 0")
         if (work.swap_out or work.swap_in) and kind.swap is not None:

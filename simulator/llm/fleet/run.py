@@ -51,13 +51,20 @@ class FleetRun(Run):
         """The engines that are there at the beginning, and what happens to them."""
         world, fleet = self.world, self.fleet
         first = EngineKind(
-            world.policy, world.config, world.cost, world.swap, world.padded, fleet.roles[0], world.survivors
+            world.policy,
+            world.config,
+            world.cost,
+            world.swap,
+            world.padded,
+            fleet.roles[0],
+            world.survivors,
+            world.times,
         )
         self.kinds = {first.role: first}
         counts = {first.role: world.engines}
         if fleet.pools is not None and fleet.decode is not None and fleet.decode_cost is not None:
             self.kinds["decode"] = EngineKind(
-                fleet.decode, fleet.decode_config, fleet.decode_cost, None, world.padded, "decode"
+                fleet.decode, fleet.decode_config, fleet.decode_cost, None, world.padded, "decode", times=world.times
             )
             counts = {"prefill": fleet.pools.prefill, "decode": fleet.pools.decode}
         self.breakdowns = None if fleet.faults is None else Breakdowns(self, fleet.faults, fleet.seed)

@@ -13,6 +13,7 @@ import numpy as np
 
 from .....jit import inner, kernel
 from ..rules import BARE, LOOP, seconds_of
+from ..times import varied
 from .contiguous import complete_batch, decide_batch
 from .events import ARRIVES, DECIDES, ENDS, pop, push
 from .routers import choose
@@ -111,7 +112,7 @@ def _made(decide: Any, complete: Any) -> Callable[..., Any]:
         -------
         status, *counters : int
         """
-        kind, line, grid = price
+        kind, line, grid, top = price
         n, n_runs, following = counters
         engines, first = len(s.engine), calls[0]
         room, rows = runs.shape[1] - 2 * s.looked.shape[1] - 4, clock.shape[1]  # what one more step may need
@@ -147,10 +148,11 @@ def _made(decide: Any, complete: Any) -> Callable[..., Any]:
                     g.carried += preempted
                     if tokens:
                         seconds = seconds_of(kind, line, grid, decodes, context, s.new, s.old, chunks, outputs)
+                        start = max(now, s.busy[e])
+                        seconds = varied(top, seconds, e, start, g.iteration, decodes, chunks)
                         if not (seconds > 0 and seconds < np.inf):
                             status = STOPPED
                             break
-                        start = max(now, s.busy[e])
                         s.busy[e] = start + seconds
                         s.ends[e, g.decided & 1] = s.busy[e]
                         g.stalled = 0

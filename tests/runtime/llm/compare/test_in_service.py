@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from meshwright.errors import InputError
 from meshwright.profiles.llm import Iteration, LinearCost
-from meshwright.runtime.llm.engine_in_service import Factors, InService, kind_of
+from meshwright.profiles.llm.cost.in_service import Factors, InService, kind_of
 
 COST = LinearCost(base_s=1.0, token_s=0.1)
 

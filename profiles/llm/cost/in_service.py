@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...errors import InputError
-from ...profiles.llm.iteration import Iteration, IterationCost
+from ....errors import InputError
+from ..iteration import Iteration, IterationCost
 
-__all__ = ["Factors", "InService", "kind_of"]
+__all__ = ["KINDS", "Factors", "InService", "kind_of"]
 
 KINDS = ("decodes", "both", "prompts")
 FEWEST = 4
