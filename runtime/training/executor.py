@@ -106,6 +106,8 @@ class Executor:
         self._split = {(a.stage, self._turn(a)) for a in self.actions if a.op == Op.W}
         self._settled = False
         self._token: Any = mailbox.token()
+        self.began = 0.0
+        """When the last iteration began, on the clock of `run`; ranks of one machine share it."""
 
     def _parcel(self, number: int, edge: Edge, *, back: bool = False) -> Parcel:
         """The parcel that brings an edge's value to its reader or, if `back`, the gradient to the value's maker."""
@@ -124,7 +126,7 @@ class Executor:
             store.clear()
         receives = [i for i, a in enumerate(self.actions) if a.op in (Op.RECV_F, Op.RECV_B)]
         posted = 0
-        begin = clock()
+        begin = self.began = clock()
         spans: list[Span] = []
         for i, action in enumerate(self.actions):
             while posted < len(receives) and (posted < AHEAD or receives[posted - AHEAD] < i):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -99,7 +100,8 @@ def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, 
 
     mesh = next((m for m, mine in enumerate(ranks) if rank in mine), -1)
     everyone: Any = dist.new_group(list(range(sum(map(len, ranks)))), timeout=timeout)
-    answer: dict[str, Any] = {"rank": rank, "mesh": mesh, "seconds": [], "spans": [], "losses": []}
+    answer: dict[str, Any] = {"rank": rank, "mesh": mesh, "seconds": [], "spans": [], "losses": [], "began": []}
+    answer["cores"] = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     if mesh < 0:
         return answer
     actions = [Action(Op(op), *rest) for op, *rest in job["program"][mesh]]
@@ -144,6 +146,7 @@ def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, 
         else:
             spans = executor.run(iteration)
         answer["spans"].append(spans)
+        answer["began"].append(executor.began)
         answer["seconds"].append(max((span.end for span in spans), default=0.0))
         losses = [x * runner.weight(m) for runner in runners.values() for m, x in runner.losses.items()]
         answer["losses"].append(sum(losses) if losses else None)

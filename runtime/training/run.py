@@ -67,6 +67,10 @@ class TrainingRun(Shown):
         How far the run is from the single-device run, if that was asked for.
     heard : mapping
         Rank -> operator of torch.distributed -> number of calls that torch's CommDebugMode counted, if asked for.
+    began : tuple of tuple of float
+        For each iteration, for each rank, when its spans' clock began, on one clock for all.
+    cores : tuple of tuple of int
+        For each rank the cores that it could run on; empty where the system does not say.
     """
 
     seconds: tuple[float, ...]
@@ -79,6 +83,8 @@ class TrainingRun(Shown):
     weights: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     difference: Difference | None = None
     heard: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    began: tuple[tuple[float, ...], ...] = ()
+    cores: tuple[tuple[int, ...], ...] = ()
 
     @property
     def median_s(self) -> float:
@@ -349,4 +355,6 @@ def _collect(plan: TrainingPlan, answers: list[dict[str, Any]]) -> TrainingRun:
         gradients,
         weights,
         heard={a["rank"]: a["heard"] for a in mine if "heard" in a},
+        began=tuple(tuple(a["began"][i] for a in mine) for i in range(iterations)),
+        cores=tuple(tuple(a["cores"]) for a in mine),
     )

@@ -1,10 +1,11 @@
 """Simulated iterations beside real ones, on this machine.
 
-Begin with `plans.compare_training`, which calibrates, simulates and runs any plans. `slices` and `graph` make plans for
-it: token slices of a pipeline, and branches of a model trained at once. ``python -m
-meshwright.runtime.training.compare`` runs all three.
+Begin with `plans.compare_training`, which measures, simulates and runs any plans; `table` is what it gives. `slices`
+and `graph` make plans for it: token slices of a pipeline, and branches of a model trained at once; `measured` reads
+plans that were measured before. ``python -m meshwright.runtime.training.compare`` runs all four.
 """
 
-from .plans import WITHIN, Compared, TrainingComparison, compare_training
+from .plans import compare_measured, compare_training
+from .table import WITHIN, Compared, TrainingComparison
 
-__all__ = ["WITHIN", "Compared", "TrainingComparison", "compare_training"]
+__all__ = ["WITHIN", "Compared", "TrainingComparison", "compare_measured", "compare_training"]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -13,118 +12,23 @@ import numpy as np
 from ....errors import InputError
 from ....profiles.graph import Graph
 from ....simulator.training.plan.file import TrainingPlan
-from ....simulator.training.program.actions import Op
+from ....simulator.training.plan.graph import in_plan_order
+from ....simulator.training.program.actions import Program
 from ....simulator.training.simulate import simulate_training
+from ....simulator.training.varying.iterations import Repeats, simulate_iterations
 from ..hand_plan import hand_plan
 from ..measure.calibrate import Calibration, calibrate_training
 from ..measure.calibrate_slices import calibrate_slices
-from ..run import TrainingRun, run_training
+from ..measure.cores import counted, own_shares
+from ..measure.service import with_service
+from ..run import TrainingRun, program_of, run_training
 from ..session import TrainingSession
+from .table import PROBABILITY, Compared, TrainingComparison
 
-__all__ = ["Compared", "TrainingComparison", "compare_training", "example_plans"]
+__all__ = ["compare_measured", "compare_training", "example_plans", "held_against"]
 
-COMPUTE = (Op.F, Op.B, Op.W, Op.UPDATE)
-WITHIN = 0.10
-"""Difference up to which a simulated iteration time counts as right. Our own bar: measured differences on a quiet
-machine are up to 7 % (docs/training-run.md)."""
-
-UNDISTURBED = 0.98
-"""Share of an iteration's computing time in which ranks must have had their cores for it to count. A guess: on a quiet
-machine ranks have them for 98.3 to 99.5 % of it (docs/training-run.md); what is below was disturbed by others."""
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """Simulated and measured iteration time of one plan.
-
-    Parameters
-    ----------
-    name : str
-        Of the plan.
-    simulated_s, measured_s : float
-        Seconds of an iteration.
-    own : float
-        Share of the computing time in which ranks had their cores, over the iterations that counted.
-    counted : int
-        Number of iterations that counted.
-    collective : float
-        Share of the stages' calibrated time that goes into collectives.
-    scatter_s : float
-        Standard error of the measured median, seconds.
-    """
-
-    name: str
-    simulated_s: float
-    measured_s: float
-    own: float
-    counted: int
-    collective: float
-    scatter_s: float = 0.0
-
-    @property
-    def difference(self) -> float:
-        """(simulated − measured) / measured."""
-        return self.simulated_s / self.measured_s - 1.0
-
-
-@dataclass(frozen=True)
-class TrainingComparison:
-    """All plans.
-
-    Parameters
-    ----------
-    rows : tuple of Compared
-        In the order given.
-    """
-
-    rows: tuple[Compared, ...]
-
-    @property
-    def worst(self) -> float:
-        """Largest difference, as a fraction."""
-        return max(abs(row.difference) for row in self.rows)
-
-    @property
-    def ordered(self) -> bool:
-        """Whether the simulator orders the plans as the runs do."""
-        by_simulated = sorted(self.rows, key=lambda row: row.simulated_s)
-        return by_simulated == sorted(self.rows, key=lambda row: row.measured_s)
-
-    @property
-    def misplaced(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of plans that the simulator orders otherwise than the runs, by more than twice the runs' scatter."""
-        return tuple(
-            (a.name, b.name)
-            for a in self.rows
-            for b in self.rows
-            if b.measured_s - a.measured_s > 2 * math.hypot(a.scatter_s, b.scatter_s) and a.simulated_s >= b.simulated_s
-        )
-
-    def __str__(self) -> str:
-        lines = ["plan             | simulated | measured  | difference | collectives | cores ours | iterations"]
-        lines += [
-            f"{row.name:<16} | {row.simulated_s * 1e3:>6.1f} ms | {row.measured_s * 1e3:>6.1f} ms | "
-            f"{row.difference:>+9.1%}  | {row.collective:>10.1%}  | {row.own:>9.1%}  | {row.counted}"
-            for row in self.rows
-        ]
-        lines.append(
-            f"largest difference {self.worst:.1%} ({'within' if self.worst <= WITHIN else 'beyond'} {WITHIN:.0%}), "
-            f"order {self._order()}"
-        )
-        disturbed = [row.name for row in self.rows if row.own < UNDISTURBED]
-        if disturbed:
-            lines.append(
-                f"others took the ranks' cores ('cores ours' below {UNDISTURBED:.0%}) in {', '.join(disturbed)}: run "
-                "again on a quiet machine"
-            )
-        return "\n".join(lines)
-
-    def _order(self) -> str:
-        if self.ordered:
-            return "as measured"
-        if not self.misplaced:
-            return "as measured, but for plans that the runs' scatter does not tell apart"
-        return f"not as measured: {', '.join(f'{a} took less than {b}' for a, b in self.misplaced)}"
+DRAWS = 200
+"""Runs that are drawn for an interval: its ends are then the fifth lowest and highest."""
 
 
 def compare_training(
@@ -138,9 +42,11 @@ def compare_training(
     cores: Sequence[int] | None = None,
     session: TrainingSession | None = None,
 ) -> TrainingComparison:
-    """Calibrate, simulate and run each plan in every round; compare the medians over the rounds.
+    """Measure, simulate and run plans; compare the medians of the iterations of all rounds.
 
-    Plans take turns within a round, so that a machine that gets slower or faster does so for all of them.
+    In every round each plan is measured twice, by itself (`calibrate_training`) and in service (`with_service`), and
+    run once more to be compared: what is simulated never rests on the iterations that it is held against. Plans take
+    turns within a round, so that a machine that gets slower or faster does so for all of them.
 
     Parameters
     ----------
@@ -149,11 +55,11 @@ def compare_training(
     graph : Graph
         What they train.
     rounds : int
-        How often each plan is calibrated and run.
+        How often each plan is measured and run.
     iterations : int
         Of a run; the first does not count, since it includes warm-up.
     seed : int
-        Seed of parameters and data.
+        Seed of parameters, data and draws.
     progress : callable, optional
         Called with a line that says what is being done.
     cores : sequence of int, optional
@@ -168,62 +74,127 @@ def compare_training(
     RunError
         If a rank fails.
     """
-    if not plans or rounds < 1 or iterations < 2:
-        raise InputError(
-            f"compare: expected plans, rounds >= 1 and iterations >= 2 (got {len(plans)}, {rounds}, {iterations})"
-        )
+    _check(plans, rounds, iterations)
     tell = progress or _silent
-    simulated: dict[str, list[float]] = {name: [] for name in plans}
+    alone: dict[str, list[float]] = {name: [] for name in plans}
     runs: dict[str, list[TrainingRun]] = {name: [] for name in plans}
+    before: dict[str, list[TrainingRun]] = {name: [] for name in plans}
     found: dict[str, Calibration] = {}
-    needed = max(sum(m.hosts * m.devices for m in plan.meshes) for plan in plans.values())
-    with nullcontext(session) if session is not None else TrainingSession(needed, cores=cores) as workers:
+    with nullcontext(session) if session is not None else TrainingSession(_ranks(plans), cores=cores) as workers:
         for turn in range(rounds):
             for name, plan in plans.items():
                 tell(f"round {turn + 1} of {rounds}: {name}")
                 calibrate = calibrate_slices if plan.slices else calibrate_training
                 found[name] = calibrate(plan, graph, workers, seed=seed)
-                simulated[name].append(simulate_training(found[name].plan).seconds)
+                alone[name].append(simulate_training(found[name].plan).seconds)
+                before[name].append(run_training(plan, graph, seed=seed, iterations=iterations, session=workers))
                 runs[name].append(run_training(plan, graph, seed=seed, iterations=iterations, session=workers))
-    return TrainingComparison(tuple(_row(name, simulated[name], runs[name], found[name]) for name in plans))
+    rows: list[Compared] = []
+    for name in plans:
+        measured = with_service(found[name].plan, _program(plans[name], graph), before[name])
+        compute, collective = sum(found[name].compute_s), sum(found[name].collective_s)
+        share = collective / (compute + collective)
+        row = held_against(name, measured, graph, runs[name], seed)
+        rows.append(replace(row, alone_s=float(np.median(alone[name])), collective=share))
+    return TrainingComparison(tuple(rows))
+
+
+def compare_measured(
+    plans: Mapping[str, TrainingPlan],
+    graphs: Mapping[str, Graph],
+    *,
+    rounds: int = 6,
+    iterations: int = 4,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> TrainingComparison:
+    """Run plans that were measured before (``meshwright measure``), and hold the runs against their simulations.
+
+    Parameters
+    ----------
+    plans : Mapping[str, TrainingPlan]
+        Name -> plan with times in service.
+    graphs : Mapping[str, Graph]
+        Name -> what it trains.
+    rounds, iterations, seed, progress
+        As in `compare_training`.
+
+    Raises
+    ------
+    InputError
+        On no plan, one that was not measured, or numbers too small.
+    RunError
+        If a rank fails.
+    """
+    _check(plans, rounds, iterations)
+    bare = next((name for name, plan in plans.items() if plan.service is None), None)
+    if bare is not None:
+        raise InputError(f"compare: {bare} was not measured in service; meshwright measure {bare} --out measured.json")
+    tell = progress or _silent
+    runs: dict[str, list[TrainingRun]] = {name: [] for name in plans}
+    with TrainingSession(_ranks(plans)) as workers:
+        for turn in range(rounds):
+            for name, plan in plans.items():
+                tell(f"round {turn + 1} of {rounds}: {name}")
+                graph = graphs[name]
+                runs[name].append(run_training(plan, graph, seed=seed, iterations=iterations, session=workers))
+    return TrainingComparison(
+        tuple(held_against(name, plan, graphs[name], runs[name], seed) for name, plan in plans.items())
+    )
+
+
+def _check(plans: Mapping[str, TrainingPlan], rounds: int, iterations: int) -> None:
+    if not plans or rounds < 1 or iterations < 2:
+        raise InputError(
+            f"compare: expected plans, rounds >= 1 and iterations >= 2 (got {len(plans)}, {rounds}, {iterations})"
+        )
+
+
+def _ranks(plans: Mapping[str, TrainingPlan]) -> int:
+    return max(sum(m.hosts * m.devices for m in plan.meshes) for plan in plans.values())
 
 
 def _silent(line: str) -> None:
     """No progress wanted."""
 
 
-def _row(name: str, simulated: list[float], runs: list[TrainingRun], calibration: Calibration) -> Compared:
-    """Iterations count in which ranks had their cores; if these are fewer than three, the three least disturbed."""
-    every = [(own, s) for run in runs for own, s in list(zip(own_shares(run), run.seconds, strict=True))[1:]]
-    every.sort(reverse=True)
-    kept = [x for x in every if x[0] >= UNDISTURBED]
-    if len(kept) < 3:
-        kept = every[:3]
-    compute, collective = sum(calibration.compute_s), sum(calibration.collective_s)
-    # 1.2533 = sqrt(pi / 2): the standard error of a median of normal values, relative to that of their mean.
-    scatter = 1.2533 * float(np.std([s for _, s in kept])) / math.sqrt(len(kept))
+def _program(plan: TrainingPlan, graph: Graph) -> Program:
+    return program_of(plan, in_plan_order(plan, graph.with_batch(plan.microbatch)))
+
+
+def held_against(
+    name: str, measured: TrainingPlan, graph: Graph, runs: Sequence[TrainingRun], seed: int = 0
+) -> Compared:
+    """Runs beside what is simulated with a plan that was measured in service.
+
+    Parameters
+    ----------
+    name : str
+        Of the plan.
+    measured : TrainingPlan
+        The plan with its times in service.
+    graph : Graph
+        What it trains.
+    runs : sequence of TrainingRun
+        Runs, between which other work may lie.
+    seed : int
+        Seed of the draws.
+    """
+    kept = counted(runs)
+    repeats = Repeats(max(1, round(len(kept) / len(runs))), stretches=len(runs), draws=DRAWS, seed=seed)
+    drawn = simulate_iterations(measured, repeats=repeats)
+    again = simulate_training(with_service(measured, _program(measured, graph), runs)).seconds
+    shares = [own_shares(run) for run in runs]
     return Compared(
         name,
-        float(np.median(simulated)),
-        float(np.median([s for _, s in kept])),
-        float(np.mean([own for own, _ in kept])),
+        drawn.expected_s("median"),
+        drawn.interval_s(PROBABILITY, "median"),
+        float(np.median([runs[r].seconds[i] for r, i in kept])),
+        drawn.steady_s,
+        again,
+        float(np.mean([shares[r][i] for r, i in kept])),
         len(kept),
-        collective / (compute + collective),
-        scatter,
     )
-
-
-def own_shares(run: TrainingRun) -> list[float]:
-    """For each iteration the share of its computing time, collectives left out, in which ranks had their cores."""
-    shares: list[float] = []
-    for ranks in run.spans:
-        spans = [span for mine in ranks for span in mine if span.op in COMPUTE and not span.collective]
-        cpu, wall = sum(span.cpu for span in spans), sum(span.end - span.start for span in spans)
-        if not spans:  # every pass has collectives: what they waited is not to be told from what others took
-            cpu = sum(span.cpu for mine in ranks for span in mine)
-            wall = sum(span.end - span.start - span.collective for mine in ranks for span in mine if span.op in COMPUTE)
-        shares.append(min(1.0, cpu / wall) if wall > 0 else 1.0)
-    return shares
 
 
 def example_plans(graph: Graph, *, global_batch: int, microbatches: int) -> dict[str, TrainingPlan]:

@@ -21,7 +21,7 @@ from ..plan.file import TrainingPlan
 from ..program.actions import Program
 from .times import TrainingTimes
 
-__all__ = ["STEADY", "Drawn", "draw_times"]
+__all__ = ["STEADY", "Drawn", "draw_times", "streams_of"]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -117,6 +117,14 @@ def _visits(keys, visits, streams, counts, begins, first, level, out):
             out[begins[k] + j] = ratio(level, 1.0, mine, visits, 0, 0.0, first + j)
 
 
+def streams_of(plan: TrainingPlan) -> tuple[tuple[int, ...], ...]:
+    """For each mesh of a plan, the streams of its devices: numbers of the plan's devices, in ascending order."""
+    stage_of = {stage.mesh: s for s, stage in reversed(list(enumerate(plan.stages)))}
+    used = [plan.mesh(stage_of[m]).device_ids for m in range(len(plan.meshes))]
+    number = {device: k for k, device in enumerate(sorted({d for mine in used for d in mine}))}
+    return tuple(tuple(number[d] for d in mine) for mine in used)
+
+
 def draw_times(times: TrainingTimes, plan: TrainingPlan, horizon_s: float, seed: int, *names: int) -> Drawn:
     """Draw the factors of one run of a plan.
 
@@ -141,12 +149,9 @@ def draw_times(times: TrainingTimes, plan: TrainingPlan, horizon_s: float, seed:
     InputError
         On a seed that is no integer >= 0.
     """
-    stage_of = {stage.mesh: s for s, stage in reversed(list(enumerate(plan.stages)))}
-    used = [plan.mesh(stage_of[m]).device_ids for m in range(len(plan.meshes))]
-    number = {device: k for k, device in enumerate(sorted({d for mine in used for d in mine}))}
-    devices = tuple(tuple(number[d] for d in mine) for mine in used)
+    devices = streams_of(plan)
     return Drawn(
-        draw(times.passes, len(number), horizon_s, seed, "training", "passes", *names),
-        draw(times.messages, len(used), horizon_s, seed, "training", "messages", *names),
+        draw(times.passes, 1 + max(map(max, devices)), horizon_s, seed, "training", "passes", *names),
+        draw(times.messages, len(devices), horizon_s, seed, "training", "messages", *names),
         devices,
     )

@@ -19,7 +19,9 @@ from ..case import TrainingCase
 from ..options import RunOptions
 
 if TYPE_CHECKING:
+    from ....profiles.graph import Graph
     from ....profiles.graph.module_loss import ModuleLoss
+    from ....runtime.training.compare import Compared
 
 __all__ = ["check_here", "ran", "with_measured"]
 
@@ -65,6 +67,9 @@ def ran(asked: Asked) -> Answer:
     if asked.out is not None:
         write_text(asked.out, _rows(run))
     text = _words(plan, run, simulated, again)
+    held = _held(plan, graph, run) if plan.service is not None else None
+    if held is not None:
+        text.append(held.line())
     if options.compare and module is None:
         text.append(f"held against the graph, not a module: {against}")
     apart = run.difference
@@ -75,8 +80,18 @@ def ran(asked: Asked) -> Answer:
             f"{apart.worst!r} {apart.gradient:.1e}, weights {apart.weight:.1e} apart; expected at most {TOLERANCE:g}"
         )
     document = {"plan": name, **_document(plan, run, simulated, again)}
+    if held is not None:
+        document |= {"expected_s": held.simulated_s, "interval_s": list(held.interval_s), "inside": held.inside,
+                     "level": held.level, "rest": held.rest}  # fmt: skip
     written = () if asked.out is None else (asked.out,)
     return Answer("\n".join(text), document, run, written=written, failed=failed)
+
+
+def _held(plan: TrainingPlan, graph: Graph, run: TrainingRun) -> Compared:
+    """The run against what was expected of a plan that was measured."""
+    from ....runtime.training.compare.plans import held_against
+
+    return held_against("this run", plan, graph, [run])
 
 
 def _module(plan: TrainingPlan, path: Path) -> tuple[ModuleLoss | None, str]:

@@ -12,7 +12,13 @@ from pydantic import ValidationError
 from ....errors import InputError
 from ....files import write_bytes
 from ....simulator.plan.reader import problem_line
-from ....simulator.training import TrainingPlan, TrainingResult, simulate_training
+from ....simulator.training import (
+    IterationTimes,
+    TrainingPlan,
+    TrainingResult,
+    simulate_iterations,
+    simulate_training,
+)
 from ....simulator.training.plan.graph import check_slices, known_graph
 from ....simulator.training.plan.words import bytes_text, seconds_text
 from ...door import Answer, Asked
@@ -43,10 +49,25 @@ def simulated(asked: Asked) -> Answer:
         first.timeline().to_chrome(options.timeline)
     if options.png is not None:
         _draw(first, options.png)
+    runs = {path: simulate_iterations(r.plan) for path, r in results.items() if r.plan.service is not None}
     text = first.explain() if len(results) == 1 else "\n".join(_rows(results))
-    document = {"plans": [_document(path, result) for path, result in results.items()]}
+    text = "\n".join([text, *([""] if runs else []), *(_varying(path, one) for path, one in runs.items())])
+    document = {"plans": [_document(path, result) | _expected(runs.get(path)) for path, result in results.items()]}
     written = tuple(path for path in (options.timeline, options.png) if path is not None)
     return Answer(text, document, first if len(results) == 1 else results, written=written)
+
+
+def _varying(path: str, runs: IterationTimes) -> str:
+    """What is expected of runs of a plan whose times were measured as they vary."""
+    low, high = (seconds_text(s) for s in runs.interval_s())
+    return (
+        f"{path}: times vary as measured: {seconds_text(runs.expected_s())} an iteration in the mean, 95 % of runs of "
+        f"{runs.seconds.shape[1]} iterations between {low} and {high}"
+    )
+
+
+def _expected(runs: IterationTimes | None) -> dict[str, Any]:
+    return {} if runs is None else {"expected_s": runs.expected_s(), "interval_s": list(runs.interval_s())}
 
 
 def _scheduled(plan: TrainingPlan, schedule: str | None) -> TrainingPlan:

@@ -21,7 +21,9 @@ from .run import check_here
 if TYPE_CHECKING:
     from ....profiles.measure.device import DeviceFacts
     from ....runtime.training.measure.calibrate import Calibration
+    from ....runtime.training.run import TrainingRun
     from ....simulator.training.plan.file import StageEntry, TrainingPlan
+    from ....simulator.training.program.actions import Program
 
 __all__ = ["measured_stages"]
 
@@ -29,6 +31,15 @@ ROUNDS = 3
 """Medians of three leave one disturbed round out."""
 UNDISTURBED = 0.98
 """Share of the measuring time in which processes must have had their cores; below it figures are doubtful."""
+
+SERVICE_S = 2.0
+"""Seconds that the plan is run for in each round, about, from which times in service are read. A guess: some dozen slow
+moments, which last 0.1 s and more on the two cores that the project was measured on."""
+LEAST, MOST = 4, 50
+"""Iterations of such a run; the first only warms up."""
+DRIFT = 0.03
+"""Change between the halves of a measurement that is worth a word. Windows of 8 s differ by 2.3 % (standard deviation)
+on the two cores that the project was measured on."""
 
 FASTEST = 1e12
 """Bytes per second between processes that no machine's memory has: others held up the small messages."""
@@ -42,9 +53,12 @@ class _Measured:
     """What all rounds together say."""
 
     plan: TrainingPlan
+    alone: TrainingPlan
+    """With stages, collectives and messages measured by themselves."""
     compute_s: tuple[float, ...]
     collective_s: tuple[float, ...]
     own: float
+    drift: float
 
 
 def measured_stages(asked: Asked) -> Answer:
@@ -60,7 +74,8 @@ def measured_stages(asked: Asked) -> Answer:
     from ....profiles.measure.device import device_facts
     from ....profiles.measure.pool import Worker
     from ....simulator.training.plan.file import TrainingPlan
-    from ....simulator.training.plan.graph import planned_graph
+    from ....simulator.training.plan.graph import in_plan_order, planned_graph
+    from ....simulator.training.simulate import simulate_training
 
     options, plan = cast(MeasureOptions, asked.options), cast(TrainingPlan, one_plan(asked))
     path = Path(next(iter(asked.plans)))
@@ -80,16 +95,23 @@ def measured_stages(asked: Asked) -> Answer:
         raise InputError(f"measure: torch is not installed; measuring needs it: {install_hint('torch')}")
     from ....runtime.training.measure.calibrate import calibrate_training
     from ....runtime.training.measure.calibrate_slices import calibrate_slices
+    from ....runtime.training.run import program_of, run_training
     from ....runtime.training.session import TrainingSession
 
     found: list[Calibration] = []
+    runs: list[TrainingRun] = []
     with TrainingSession(needed) as session:
         for turn in range(turns):
             asked.progress(f"round {turn + 1} of {turns}")
             calibrate = calibrate_slices if plan.slices else calibrate_training
             found.append(calibrate(plan, graph, session, seed=asked.case.seed))
+            iterations = round(SERVICE_S / max(simulate_training(found[-1].plan).seconds, SERVICE_S / MOST))
+            many = max(LEAST, iterations)
+            runs.append(run_training(plan, graph, seed=asked.case.seed, iterations=many, session=session))
     facts = device_facts(Worker(0, 1, "cpu"))
-    measured = _together(plan, found, _source(facts, needed, turns), _graph_from(plan, path, asked.out))
+    program = program_of(plan, in_plan_order(plan, graph.with_batch(plan.microbatch)))
+    source = _source(facts, needed, (turns, len(runs[0].seconds) - 1))
+    measured = _together(plan, (found, runs, program), source, _graph_from(plan, path, asked.out))
     if asked.out is not None:
         measured.plan.save(asked.out)
     written = () if asked.out is None else (asked.out,)
@@ -108,15 +130,15 @@ def _check_cores(plan: TrainingPlan, needed: int) -> None:
     check_here(plan, needed)
 
 
-def _source(facts: DeviceFacts, processes: int, rounds: int) -> str:
+def _source(facts: DeviceFacts, processes: int, rounds: tuple[int, int]) -> str:
     """Where and when, in words."""
     from .... import __version__
 
     versions = ", ".join(f"{name} {version}" for name, version in {"meshwright": __version__, **facts.versions}.items())
     when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return (
-        f"measured on {facts.name}, {processes} core(s), float32, median of {rounds} round(s) of 5 repeats; "
-        f"{versions}; {when}"
+        f"measured on {facts.name}, {processes} core(s), float32, in service, {rounds[0]} round(s) of {rounds[1]} "
+        f"iterations; {versions}; {when}"
     )
 
 
@@ -129,8 +151,13 @@ def _graph_from(plan: TrainingPlan, path: Path, out: Path | None) -> str:
     return Path(os.path.relpath(beside if beside.exists() else name, out.parent)).as_posix()
 
 
-def _together(plan: TrainingPlan, found: Sequence[Calibration], source: str, graph: str) -> _Measured:
-    """Medians of all rounds. The plan keeps its promises of time no longer: they rested on other times."""
+def _together(
+    plan: TrainingPlan, rounds: tuple[list[Calibration], list[TrainingRun], Program], source: str, graph: str
+) -> _Measured:
+    """All rounds: medians by themselves, and times in service. The plan keeps its promises of time no longer."""
+    from ....runtime.training.measure.service import drift, with_service
+
+    found, runs, program = rounds
     last = found[-1].plan
     stages: list[Any] = []
     for s, stage in enumerate(last.stages):
@@ -145,11 +172,14 @@ def _together(plan: TrainingPlan, found: Sequence[Calibration], source: str, gra
         update["cluster"] = last.cluster.model_copy(update={"device": device})
     update["model"] = last.model.model_copy(update={"graph": graph})
     each = range(len(stages))
+    alone = last.model_copy(update=update)
     return _Measured(
-        last.model_copy(update=update),
+        with_service(alone, program, runs),
+        alone,
         tuple(median(one.compute_s[s] for one in found) for s in each),
         tuple(median(one.collective_s[s] for one in found) for s in each),
         median(one.own for one in found),
+        drift(runs),
     )
 
 
@@ -212,9 +242,26 @@ def _report(plan: TrainingPlan, measured: _Measured) -> Iterable[str]:
             f"messages: {seconds_text(fixed)} and {after / 1e9:.3g} GB/s (planned {seconds_text(slow)} and "
             f"{before / 1e9:.3g} GB/s)"
         )
-    before, after = (simulate_training(one).seconds for one in (plan, here))
-    yield f"an iteration, simulated: {seconds_text(after)} with these times, {seconds_text(before)} as planned"
+    before, alone, after = (simulate_training(one).seconds for one in (plan, measured.alone, here))
+    yield (
+        f"an iteration, simulated: {seconds_text(after)} with these times, {seconds_text(alone)} with stages and "
+        f"messages measured by themselves, {seconds_text(before)} as planned"
+    )
+    yield expectation(here)
     yield from _doubts(plan, measured)
+
+
+def expectation(plan: TrainingPlan) -> str:
+    """How a measured plan's times vary, in a line."""
+    from ....simulator.training.plan.words import seconds_text
+    from ....simulator.training.varying.iterations import plan_times, simulate_iterations
+
+    runs = simulate_iterations(plan)
+    low, high = (seconds_text(s) for s in runs.interval_s())
+    return (
+        f"times vary: {plan_times(plan).passes.explain()}; an iteration takes {seconds_text(runs.expected_s())} in the "
+        f"mean, 95 % of runs of {runs.seconds.shape[1]} iterations between {low} and {high}"
+    )
 
 
 def _doubts(plan: TrainingPlan, measured: _Measured) -> Iterable[str]:
@@ -231,13 +278,20 @@ def _doubts(plan: TrainingPlan, measured: _Measured) -> Iterable[str]:
             f"doubtful: processes had their cores in {measured.own:.1%} of the time only; measure again on a quiet "
             "machine"
         )
+    if abs(measured.drift) > DRIFT:
+        yield (
+            f"drift: iterations took {measured.drift:+.1%} in the second half of the rounds; the interval knows it, "
+            "and more --rounds make it narrower"
+        )
 
 
 def _document(
     path: Path, plan: TrainingPlan, measured: _Measured, facts: DeviceFacts, rounds: int, out: Path | None
 ) -> dict[str, Any]:
     from ....simulator.training.simulate import simulate_training
+    from ....simulator.training.varying.iterations import simulate_iterations
 
+    runs = simulate_iterations(measured.plan)
     link = measured.plan.cluster.device
     return {
         "plan": str(path),
@@ -260,6 +314,9 @@ def _document(
         if link.name == plan.cluster.device.name
         else {"bandwidth_bytes_per_s": link.intra_node[0], "latency_s": link.intra_node[1]},
         "simulated_s": simulate_training(measured.plan).seconds,
+        "expected_s": runs.expected_s(),
+        "interval_s": list(runs.interval_s()),
+        "simulated_alone_s": simulate_training(measured.alone).seconds,
         "simulated_as_planned_s": simulate_training(plan).seconds,
         "doubts": list(_doubts(plan, measured)),
     }

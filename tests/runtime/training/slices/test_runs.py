@@ -185,14 +185,17 @@ def test_equal_and_planned_slices_are_compared(session):
 
 def test_plans_that_the_runs_do_not_tell_apart_have_no_wrong_order():
     def row(name, simulated, measured):
-        return Compared(name, simulated, measured, 1.0, 9, 0.0, scatter_s=0.01)
+        within = (simulated - 0.02, simulated + 0.02)
+        return Compared(name, simulated, within, measured, simulated, measured, 1.0, 9)
 
     near = TrainingComparison((row("a", 1.01, 1.00), row("b", 1.00, 1.01)))
     assert not near.ordered
     assert not near.misplaced
+    assert "2 of 2 inside the interval, order as measured wherever intervals are apart" in str(near)
     far = TrainingComparison((row("a", 1.1, 1.0), row("b", 1.0, 1.1)))
     assert far.misplaced == (("a", "b"),)
     assert "not as measured: a took less than b" in str(far)
+    assert "a: outside: what stages take had changed by -10.0% since it was measured" in str(far)
 
 
 def test_meshwright_run_trains_a_sliced_plan(tmp_path):
