@@ -12,7 +12,7 @@ from ...reprs import Shown
 from ..draws import Draws, draw
 from ..placement import Placement
 
-__all__ = ["ServingSpread", "ServingTimes"]
+__all__ = ["ServingSpread", "ServingTimes", "devices_of"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

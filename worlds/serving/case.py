@@ -16,12 +16,14 @@ from ..limits import (
     MAX_MODELS,
     MAX_PRICE,
     MAX_RATE,
+    MAX_REPEATS,
     MAX_REQUESTS,
     MAX_SECONDS,
     MIN_BYTES,
     MIN_FACTOR,
 )
 from ..world import CIRCUMSTANCE, Case
+from .failing import FailuresCase, LoadingCase
 
 __all__ = ["ClusterCase", "PlannerCase", "ServingCase", "ServingOptions", "WorkloadCase"]
 
@@ -106,6 +108,33 @@ class WorkloadCase(_Part):
         return self
 
 
+class SpreadCase(_Part):
+    """How stage times vary, said by hand: factors on what the profile says."""
+
+    visits: tuple[Scale, ...] = Field(
+        default=(1.0,),
+        min_length=1,
+        description="quantiles of the factor that each visit draws anew, at (k + 1/2) / n, ascending, ratios",
+    )
+    runs: tuple[Scale, ...] = Field(
+        default=(1.0,),
+        min_length=1,
+        description="quantiles of a factor that hangs together in time, at (k + 1/2) / n, ascending, ratios",
+    )
+    correlation: float = Field(
+        default=0.0, ge=0, le=MAX_SECONDS, description="seconds over which that factor's correlation falls to 1/e"
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> SpreadCase:
+        for name in ("visits", "runs"):
+            if list(getattr(self, name)) != sorted(getattr(self, name)):
+                raise ValueError(f"{name}: expected quantiles in ascending order (got {list(getattr(self, name))})")
+        if len(self.runs) > 1 and not self.correlation:
+            raise ValueError("runs: needs correlation > 0; factors that do not hang together go into visits")
+        return self
+
+
 class ServingOptions(_Part):
     """How requests are served."""
 
@@ -118,6 +147,22 @@ class ServingOptions(_Part):
     overhead: Annotated[float | None, CIRCUMSTANCE] = Field(
         default=None, ge=0, le=MAX_SECONDS, description="seconds added to every finish; else the profile's"
     )
+    times: Annotated[Literal["mean", "drawn"], CIRCUMSTANCE] = Field(
+        default="mean",
+        description="mean: everything takes what the profile says; drawn: it varies, and an interval is given",
+    )
+    draws: Annotated[int, CIRCUMSTANCE] = Field(
+        default=100, ge=2, le=MAX_REPEATS, description="number of draws of times, for the interval"
+    )
+    spread: Annotated[SpreadCase | None, CIRCUMSTANCE] = Field(
+        default=None, description="how drawn times vary; if left out, as the profile was measured to"
+    )
+
+    @model_validator(mode="after")
+    def _varies(self) -> ServingOptions:
+        if self.times == "mean" and self.spread is not None:
+            raise ValueError("spread: is of drawn times; set times: drawn")
+        return self
 
 
 class PlannerCase(_Part):
@@ -168,6 +213,8 @@ class ServingCase(Case):
     )
     workload: Annotated[WorkloadCase, CIRCUMSTANCE]
     serving: ServingOptions = ServingOptions()
+    failures: Annotated[FailuresCase, CIRCUMSTANCE] = FailuresCase()
+    loading: Annotated[LoadingCase, CIRCUMSTANCE] = LoadingCase()
     planner: PlannerCase = PlannerCase()
     warmup: Annotated[float, CIRCUMSTANCE] = Field(
         default=0.0, ge=0, le=MAX_SECONDS, description="seconds left out of the metrics at each end of the traffic"

@@ -15,6 +15,7 @@ from ...profiles import ModelProfile, ProfileSet
 from ...profiles.alpaserve.shipped import MODEL_SETS
 from ...profiles.hardware import device as device_by_name
 from ...simulator.cluster import Cluster
+from ...simulator.failures import ScriptedFailure
 from ...simulator.serving.plan.file import Plan
 from ...traces import GammaWindows
 from ...traces.trace import Trace
@@ -39,7 +40,9 @@ class ServingData:
     planners : Mapping[str, PlannerSource]
         By name.
     digests : Mapping[str, str]
-        SHA-256 of each profile, trace, plan and planner file; what is equal in digest is equal.
+        SHA-256 of each profile, trace, plan, planner and failure script; what is equal in digest is equal.
+    scripts : Mapping[str, tuple of ScriptedFailure]
+        Failure scripts by file.
     """
 
     profiles: Mapping[str, ProfileSet]
@@ -47,6 +50,7 @@ class ServingData:
     plans: Mapping[str, Plan] = field(default_factory=dict[str, Plan])
     planners: Mapping[str, PlannerSource] = field(default_factory=dict[str, PlannerSource])
     digests: Mapping[str, str] = field(default_factory=dict[str, str])
+    scripts: Mapping[str, tuple[ScriptedFailure, ...]] = field(default_factory=dict[str, tuple[ScriptedFailure, ...]])
 
     def profiles_for(self, case: ServingCase) -> ProfileSet:
         """The models of a case, with what they cost on its devices."""
@@ -98,6 +102,7 @@ class ServingData:
         """SHA-256 of all that the case reads."""
         read = [profile_name(case), case.workload.trace]
         read += [case.planner.name] if case.planner.plan is None else [case.planner.plan]
+        read += [case.failures.script] if isinstance(case.failures.script, str) else []
         if takes_slo_scale(case, self):
             read.append(slo_profile_name(case))
         return {name: self.digests[name] for name in read if name is not None and name in self.digests}

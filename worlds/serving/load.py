@@ -14,6 +14,7 @@ from ... import traces
 from ...errors import InfeasibleError, InputError, OutOfProfileError
 from ...planners import PlannerSource
 from ...profiles import ProfileSet
+from ...simulator.failures import ScriptedFailure, read_script
 from ...simulator.serving.plan.file import Plan
 from ...traces.trace import Trace
 from ..words import under
@@ -126,11 +127,12 @@ class _Loader:
     plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
     planners: dict[str, PlannerSource] = field(default_factory=dict[str, PlannerSource])
     digests: dict[str, str] = field(default_factory=dict[str, str])
+    scripts: dict[str, tuple[ScriptedFailure, ...]] = field(default_factory=dict[str, tuple[ScriptedFailure, ...]])
 
     @property
     def data(self) -> ServingData:
         """What was loaded."""
-        return ServingData(self.profiles, self.traces, self.plans, self.planners, self.digests)
+        return ServingData(self.profiles, self.traces, self.plans, self.planners, self.digests, self.scripts)
 
     def load(self, case: ServingCase) -> bool:
         """Load what a case names; whether all of it is there."""
@@ -141,6 +143,8 @@ class _Loader:
             good = scaled is not None and self._once("profile", scaled, self._profile) and good
         if case.workload.trace is not None:
             good = self._once("workload.trace", case.workload.trace, self._trace) and good
+        if isinstance(case.failures.script, str):
+            good = self._once("failures.script", case.failures.script, self._script) and good
         if case.planner.plan is not None:
             return self._once("planner.plan", case.planner.plan, self._plan) and good
         return self._once("planner.name", case.planner.name, self._planner) and good
@@ -176,6 +180,10 @@ class _Loader:
     def _plan(self, name: str) -> str:
         self.plans[name] = Plan.load(self.folder / name)
         return hashlib.sha256(self.plans[name].to_json().encode()).hexdigest()
+
+    def _script(self, name: str) -> str:
+        self.scripts[name] = read_script(self.folder / name)
+        return hashlib.sha256("\n".join(map(str, self.scripts[name])).encode()).hexdigest()
 
     def _planner(self, name: str) -> str:
         self.planners[name] = PlannerSource.find(name, self.folder)

@@ -26,11 +26,12 @@ def measures(solved: Solved) -> tuple[dict[str, float], tuple[str, ...]]:
     that were admitted; demand is the share of the cluster's device-seconds that all requests would take. upper_bound
     is on the attainment of any placement on this cluster and traffic, gap what is missing to it; they are left out
     where the bound does not hold (batching, schedules of placements) or counts other requests (warm-up). evaluations
-    are simulations that the planner made.
+    are simulations that the planner made. Of drawn times attainment, goodput and
+    latencies are means over the draws, attainment_low and attainment_high ends of the interval that holds 95 % of them.
     """
     result, problem, case = solved.result, solved.problem, solved.case
     cluster, counted = problem.cluster, np.ones(len(result), bool) if result.counted is None else result.counted
-    p99 = tail(result.latencies, 99.0)
+    p99, spread = tail(result.latencies, 99.0), solved.drawn
     values = {
         "attainment": result.attainment,
         "goodput": result.goodput,
@@ -44,6 +45,9 @@ def measures(solved: Solved) -> tuple[dict[str, float], tuple[str, ...]]:
         "rejected": float((result.rejected & counted).sum()),
         "n_devices": float(cluster.n_devices),
     }
+    if spread is not None:
+        values |= {name: spread.mean(name) for name in ("attainment", "goodput", "mean_latency", "p50_latency")}
+        values["attainment_low"], values["attainment_high"] = spread.interval("attainment")
     if cluster.spec.price_per_hour > 0 or case.cluster.price_per_hour is not None:
         values["cost_per_hour"] = cluster.spec.price_per_hour * cluster.n_devices
     if not (isinstance(solved.plan, ScheduledPlan) or case.serving.max_batch > 1 or case.warmup):

@@ -11,14 +11,20 @@ from typing import Any
 from ...errors import InfeasibleError, InputError
 from ...planners import Problem, ScheduledPlan
 from ...profiles import ModelProfile
+from ...profiles.spread import Variation
 from ...simulator.cluster import Cluster
 from ...simulator.placement import Group, Placement, PlacementSchedule
 from ...simulator.serving import SimulationResult, simulate
+from ...simulator.serving.conditions import Conditions
 from ...simulator.serving.plan.file import Plan
+from ...simulator.serving.times import devices_of
+from ...traces.trace import Trace
 from ..fields import find_field, set_fields
 from .case import ServingCase
 from .data import ServingData, cluster_of
+from .failing import breakdowns_of
 from .traffic import traffic
+from .varying import Drawn, drawn, times_of, variation_of
 
 __all__ = ["Solved", "planning_case", "solve"]
 
@@ -42,6 +48,8 @@ class Solved:
         The scored traffic on the plan's placement, without the lost groups' models.
     lost : tuple of int
         Groups that are lost, by their index in the plan.
+    drawn : Drawn, optional
+        Of drawn times: what all draws came to; `result` is then the one with the median attainment.
     """
 
     case: ServingCase
@@ -49,6 +57,7 @@ class Solved:
     plan: Plan | ScheduledPlan
     result: SimulationResult
     lost: tuple[int, ...] = ()
+    drawn: Drawn | None = None
 
 
 def solve(case: ServingCase, data: ServingData) -> Solved:
@@ -64,21 +73,46 @@ def solve(case: ServingCase, data: ServingData) -> Solved:
         held = dict.fromkeys(name for p in _placements(plan) for name in p.models)
         check_fit(plan, problem.cluster, data.costs_of(case, tuple(held)))
     scored = traffic(case, data)
+    variation = variation_of(case, problem.profiles)
 
-    def score(lost: Sequence[int]) -> SimulationResult:
-        result = simulate(
-            _without(plan.placement, lost), scored, problem.profiles, dispatch=problem.dispatch,
-            batching=case.serving.max_batch if case.serving.max_batch > 1 else None, admission=problem.admission,
-            overhead=problem.overhead,
-        )  # fmt: skip
-        return result.trim(case.warmup) if case.warmup else result
+    def conditions(seed: int) -> Conditions | None:
+        return _conditions(case, data, plan, problem, scored, variation, seed)
+
+    def score(lost: Sequence[int]) -> Solved:
+        placement = _without(plan.placement, lost)
+
+        def simulated(met: Conditions | None) -> SimulationResult:
+            result = simulate(
+                placement, scored, problem.profiles, dispatch=problem.dispatch,
+                batching=case.serving.max_batch if case.serving.max_batch > 1 else None, admission=problem.admission,
+                overhead=problem.overhead, conditions=met,
+            )  # fmt: skip
+            return result.trim(case.warmup) if case.warmup else result
+
+        if variation.constant:
+            return Solved(case, problem, plan, simulated(conditions(case.seed)), tuple(lost))
+        found = drawn(case, conditions, simulated)
+        return Solved(case, problem, plan, found.middle, tuple(lost), found)
 
     if case.planner.lost_groups != "worst":
-        lost = case.planner.lost_groups
-        return Solved(case, problem, plan, score(lost), lost)
-    results = [score((g,)) for g in range(_n_groups(plan))]
-    worst = min(range(len(results)), key=lambda g: results[g].attainment)
-    return Solved(case, problem, plan, results[worst], (worst,))
+        return score(case.planner.lost_groups)
+    return min((score((g,)) for g in range(_n_groups(plan))), key=lambda one: one.result.attainment)
+
+
+def _conditions(
+    case: ServingCase, data: ServingData, plan: Plan | ScheduledPlan, problem: Problem, scored: Trace,
+    variation: Variation, seed: int,
+) -> Conditions | None:  # fmt: skip
+    """Times that vary, and machines that fail, while the traffic is served."""
+    times = None if variation.constant else times_of(variation, max(_placements(plan), key=devices_of), scored, seed)
+    breakdowns = breakdowns_of(case.failures, case.loading, data.scripts)
+    if breakdowns is None:
+        return None if times is None else Conditions(times)
+    if isinstance(plan, ScheduledPlan):
+        raise InputError("failures: name groups of one placement, and the plan changes its placement over time")
+    held = data.costs_of(case, plan.placement.models)
+    outages = breakdowns.outages(plan.placement, problem.cluster, held, float(scored.arrival[-1]), seed)
+    return Conditions(times, outages)
 
 
 def problem_of(case: ServingCase, data: ServingData) -> Problem:

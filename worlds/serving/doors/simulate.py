@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,12 +12,15 @@ import numpy as np
 from ....errors import InputError
 from ....files import write_bytes
 from ....profiles import ModelProfile
+from ....profiles.spread import Variation
 from ....simulator import Plan, SimulationResult, simulate
+from ....simulator.serving.conditions import Conditions
 from ....traces.trace import Trace
 from ...door import Answer, Asked
 from ...words import table
 from ..case import ServingCase
 from ..options import SimulateOptions
+from ..varying import LEVEL, Drawn, drawn, times_of, variation_of
 from .costs import costs_of
 from .hopeless import warn_of_hopeless
 from .requests import requests_for
@@ -46,43 +49,69 @@ def simulated(asked: Asked) -> Answer:
         held = {name: [g.config for g in plan.groups if name in g.models] for name in plan.placement.models}
         warn_of_hopeless(traffic, costs[path], held, "" if len(plans) == 1 else f"{path}: ")
     asked.progress("simulating")
-    results = {path: _result(plan, traffic, costs[path], case, options.engine) for path, plan in plans.items()}
-    if case.warmup > 0:
-        results = {path: result.trim(case.warmup) for path, result in results.items()}
+    varying = {path: variation_of(case, one) for path, one in costs.items()}
+    results: dict[str, SimulationResult] = {}
+    spread: dict[str, Drawn] = {}
+    for path, plan in plans.items():
+        serve = _serves(plan, traffic, costs[path], case, options.engine)
+        if varying[path].constant:
+            results[path] = serve(None)
+        else:
+            spread[path] = drawn(case, _times(varying[path], plan, traffic), serve)
+            results[path] = spread[path].middle
     written = tuple(path for path in (options.timeline, options.png) if path is not None)
     if options.timeline is not None:
         results[first].timeline().to_chrome(options.timeline)
     if options.png is not None:
         _draw(results, options.png)
-    text = [f"{len(traffic)} requests in {traffic.duration:.6g} s ({traffic.rate:.4g}/s): {source}", *_rows(results)]
+    text = [f"{len(traffic)} requests in {traffic.duration:.6g} s ({traffic.rate:.4g}/s): {source}"]
+    text += _rows(results, spread)
+    if spread:
+        text.append(f"means and {LEVEL:.0%} intervals over {case.serving.draws} draws of what times are")
     for path, result in results.items():
         for wanted, frame in ((options.per_group, result.per_group), (options.per_model, result.per_model)):
             if wanted:
                 text += ["", path, table(frame().reset_index())]
-    document = {
-        "traffic": source, "requests": len(traffic), "plans": [_document(p, r) for p, r in results.items()],
-    }  # fmt: skip
+    rows = [_document(path, result, spread.get(path)) for path, result in results.items()]
+    document = {"traffic": source, "requests": len(traffic), "plans": rows}
     return Answer("\n".join(text), document, results[first] if not others else results, written=written)
 
 
-def _result(
+def _times(variation: Variation, plan: Plan, traffic: Trace) -> Callable[[int], Conditions]:
+    return lambda seed: Conditions(times_of(variation, plan.placement, traffic, seed))
+
+
+def _serves(
     plan: Plan, traffic: Trace, costs: Mapping[str, ModelProfile], case: ServingCase, engine: str
-) -> SimulationResult:
-    """As the plan says it is served, but for what the case says."""
+) -> Callable[[Conditions | None], SimulationResult]:
+    """Simulates as the plan says it is served, but for what the case says."""
     said, planned = case.serving.model_fields_set, plan.serving
     max_batch = case.serving.max_batch if "max_batch" in said else planned.max_batch
     overhead = case.serving.overhead if "overhead" in said else planned.overhead_s
-    return simulate(
-        plan.placement, traffic, costs, engine=engine, batching=None if max_batch == 1 else max_batch,
-        dispatch=case.serving.dispatch if "dispatch" in said else planned.dispatch,
-        admission=case.serving.admission if "admission" in said else planned.admission,
-        overhead=planned.overhead_s if overhead is None else overhead,
-    )  # fmt: skip
+
+    def serve(conditions: Conditions | None) -> SimulationResult:
+        result = simulate(
+            plan.placement, traffic, costs, engine=engine, batching=None if max_batch == 1 else max_batch,
+            dispatch=case.serving.dispatch if "dispatch" in said else planned.dispatch,
+            admission=case.serving.admission if "admission" in said else planned.admission,
+            overhead=planned.overhead_s if overhead is None else overhead, conditions=conditions,
+        )  # fmt: skip
+        return result.trim(case.warmup) if case.warmup > 0 else result
+
+    return serve
 
 
-def _document(path: str, result: SimulationResult) -> dict[str, Any]:
+def _document(path: str, result: SimulationResult, spread: Drawn | None) -> dict[str, Any]:
+    drawn_ = {} if spread is None else {
+        "draws": len(spread.draws["attainment"]),
+        "expected": {
+            name: {"mean": spread.mean(name), "low": spread.interval(name)[0], "high": spread.interval(name)[1]}
+            for name in spread.draws
+        },
+    }  # fmt: skip
     return {
         "plan": path,
+        **drawn_,
         "engine": result.engine,
         "dispatch": result.dispatch,
         "attainment": result.attainment if result.has_slo else None,
@@ -96,18 +125,31 @@ def _document(path: str, result: SimulationResult) -> dict[str, Any]:
     }
 
 
-def _rows(results: Mapping[str, SimulationResult]) -> list[str]:
+def _rows(results: Mapping[str, SimulationResult], spread: Mapping[str, Drawn]) -> list[str]:
     width = max(len("plan"), *(len(path) for path in results)) + 2
+    wide = 28 if spread else 11
     rows = [
-        f"{'plan':<{width}}{'attainment':>11}{'goodput/s':>11}{'mean ms':>9}{'p50 ms':>9}{'p99 ms':>9}{'rejected':>10}"
+        f"{'plan':<{width}}{'attainment':>{wide}}{'goodput/s':>11}{'mean ms':>9}{'p50 ms':>9}{'p99 ms':>9}"
+        f"{'rejected':>10}"
     ]
     for path, result in results.items():
+        if path in spread:
+            rows.append(f"{path:<{width}}{_drawn_row(spread[path], result.has_slo)}")
+            continue
         seconds = (result.mean_latency, result.latency(50), result.latency(99))
         latencies = "".join(f"{s * 1e3:>9.1f}" for s in seconds)
         attained = f"{result.attainment:>11.2%}" if result.has_slo else f"{'no SLO':>11}"
         rejected = int(result.rejected.sum())
         rows.append(f"{path:<{width}}{attained}{result.goodput:>11.4g}{latencies}{rejected:>10}")
     return rows
+
+
+def _drawn_row(spread: Drawn, has_slo: bool) -> str:
+    """A plan's row without its name: means, and the interval of the attainment."""
+    low, high = spread.interval("attainment")
+    attained = f"{spread.mean('attainment'):.2%} ({low:.2%} to {high:.2%})" if has_slo else "no SLO"
+    latencies = "".join(f"{spread.mean(name) * 1e3:>9.1f}" for name in ("mean_latency", "p50_latency", "p99_latency"))
+    return f"{attained:>28}{spread.mean('goodput'):>11.4g}{latencies}{spread.mean('rejected'):>10.0f}"
 
 
 def _draw(results: Mapping[str, SimulationResult], png: Path) -> None:

@@ -1,0 +1,140 @@
+"""What a serving case says of machines that fail and of weights that load, and what becomes of it in a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from ...errors import InputError
+from ...profiles import ModelProfile
+from ...reprs import Shown
+from ...simulator.cluster import Cluster
+from ...simulator.failures import Failures, ScriptedFailure, events_of
+from ...simulator.placement import Placement
+from ...simulator.serving.breakdowns import Breakdowns
+from ...simulator.serving.loading import Loading
+from ...simulator.serving.outages import Outages
+from ...traces.trace import Trace
+from ..file.units import parse_bandwidth, parse_bytes, parse_seconds
+from ..limits import MAX_BYTES, MAX_BYTES_PER_S, MAX_SECONDS
+
+__all__ = ["FailuresCase", "LoadingCase", "breakdowns_of", "outages_of"]
+
+Seconds = Annotated[float, BeforeValidator(parse_seconds), Field(gt=0, le=MAX_SECONDS)]
+Bandwidth = Annotated[float, BeforeValidator(parse_bandwidth), Field(ge=1, le=MAX_BYTES_PER_S)]
+Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(ge=0, le=MAX_BYTES)]
+Entry = Mapping[str, float | str]
+
+
+class _Part(Shown, BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class FailuresCase(_Part):
+    """When devices and nodes fail and come back: see docs/failures.md."""
+
+    mtbf: Seconds | None = Field(default=None, description="mean seconds between failures of a device, exponential")
+    mttr: Seconds | None = Field(default=None, description="mean seconds until a device is repaired, exponential")
+    node_mtbf: Seconds | None = Field(
+        default=None, description="mean seconds between failures of a node, which takes all of its devices"
+    )
+    node_mttr: Seconds | None = Field(default=None, description="mean seconds until a node is repaired, exponential")
+    script: str | tuple[Entry, ...] | None = Field(
+        default=None,
+        description="failures at known times, a list of {at: 12, device: 3, for: 20} (or node, or group), or the file "
+        "of one",
+    )
+    in_flight: Literal["retried", "lost"] = Field(
+        default="retried", description="what becomes of the requests that a group held: retried elsewhere, or lost"
+    )
+
+    @model_validator(mode="after")
+    def _means(self) -> FailuresCase:
+        for mean, repair in (("mtbf", "mttr"), ("node_mtbf", "node_mttr")):
+            if (getattr(self, mean) is None) != (getattr(self, repair) is None):
+                raise ValueError(f"{mean} and {repair} go together; give both or none")
+        if not isinstance(self.script, str) and self.script is not None:
+            try:
+                events_of(self.script)
+            except InputError as error:
+                raise ValueError(str(error)) from None
+        return self
+
+    @property
+    def said(self) -> bool:
+        """Whether anything fails."""
+        return self.mtbf is not None or self.node_mtbf is not None or self.script is not None
+
+
+class LoadingCase(_Part):
+    """What loading weights costs: bytes over the slowest bandwidth on their way."""
+
+    disk: Bandwidth | None = Field(
+        default=None,
+        description="bytes per second of a node's disk, such as 2 GB/s, which devices that load at once share; loading "
+        "costs nothing if left out",
+    )
+    host: Bandwidth | None = Field(
+        default=None, description="bytes per second from a host's memory to a device; no limit if left out"
+    )
+    network: Bandwidth | None = Field(
+        default=None, description="bytes per second of a node's network adapter, if weights come over it"
+    )
+    cache: Bytes = Field(default=0, description="bytes of each host's memory that keep weights once loaded")
+    start: Annotated[float, BeforeValidator(parse_seconds), Field(ge=0, le=MAX_SECONDS)] = Field(
+        default=0.0, description="seconds that a group takes before it loads"
+    )
+    cold: bool = Field(default=False, description="whether groups begin without weights, and load them first")
+
+    @model_validator(mode="after")
+    def _whole(self) -> LoadingCase:
+        for name in ("host", "network", "cache", "start", "cold"):
+            if self.disk is None and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name}: needs disk, where weights are kept; give its bytes per second")
+        return self
+
+    @property
+    def loading(self) -> Loading | None:
+        """As the simulator takes it."""
+        if self.disk is None:
+            return None
+        host = float("inf") if self.host is None else self.host
+        return Loading(self.disk, host, self.network, self.cache, self.start, source="the case")
+
+
+def breakdowns_of(
+    failures: FailuresCase, loading: LoadingCase, scripts: Mapping[str, tuple[ScriptedFailure, ...]]
+) -> Breakdowns | None:
+    """What a case says, as the simulator takes it; None if nothing fails, and nothing begins cold.
+
+    Parameters
+    ----------
+    failures, loading : FailuresCase, LoadingCase
+        The case's sections.
+    scripts : mapping
+        Script files that were read, by name.
+    """
+    found = None
+    if failures.said:
+        script = failures.script
+        events = () if script is None else scripts[script] if isinstance(script, str) else events_of(script)
+        found = Failures(failures.mtbf, failures.mttr, failures.node_mtbf, failures.node_mttr, events)
+    if found is None and not loading.cold:
+        return None
+    return Breakdowns(found, loading.loading, failures.in_flight, loading.cold)
+
+
+def outages_of(
+    breakdowns: Breakdowns | None,
+    placement: Placement,
+    cluster: Cluster,
+    profiles: Mapping[str, ModelProfile],
+    trace: Trace,
+    seed: int,
+) -> Outages | None:
+    """When groups are away while a trace is served."""
+    if breakdowns is None:
+        return None
+    return breakdowns.outages(placement, cluster, profiles, float(trace.arrival[-1]), seed)
