@@ -144,6 +144,8 @@ class Door(Shown):
         Whether it takes plans; a case that is asked for instead is planned first.
     also : tuple of str
         Paths, or beginnings of paths, of decisions that can be said here too, instead of what the plan says.
+    of_plans : tuple of str
+        Likewise, where plans are given.
     out : str
         What may be written to a file or folder that is named; empty if nothing.
     one : bool
@@ -170,6 +172,7 @@ class Door(Shown):
     folder: bool = False
     alone: tuple[str, ...] = ()
     instead: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    of_plans: tuple[str, ...] = ()
 
     def stands_in(self, options: Options, said: Container[str]) -> dict[str, Any]:
         """What stands in the case for what options say instead: path -> value.

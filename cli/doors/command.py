@@ -111,7 +111,8 @@ def door_command(verb: DoorName, subject: Subject) -> Any:
 def _case_flags(world: OpenWorld, door: Door, subject: Subject) -> list[Flag]:
     found = leaves(world.case)
     if door.says == "nothing" and (subject.plans or not door.needs_plan):
-        found = tuple(leaf for leaf in found if leaf.path.startswith(door.also))
+        sayable = door.also + door.of_plans if subject.plans else door.also
+        found = tuple(leaf for leaf in found if leaf.path.startswith(sayable))
     elif subject.plans or not (door.needs_plan or door.says == "case"):
         found = tuple(leaf for leaf in found if leaf.circumstance or leaf.path.startswith(door.also))
     return flags_of(found, CASE, world.essentials, world.known)

@@ -59,7 +59,7 @@ class ServingWorld(OpenWorld):
             "compare": Door(f"{DOORS}.compare:compared", CompareOptions, also=("serving.max",)),
             "measure": Door(
                 f"{DOORS}.measure:measured", MeasureOptions, "nothing", "write the profiles here (JSON)",
-                also=("models", "seed", "workload."), needs_plan=False,
+                also=("models", "seed"), of_plans=("workload.", "profile"), needs_plan=False,
             ),
             "export": Door(f"{DOORS}.export:exported", ExportOptions, "nothing", "folder to write to", one=True),
         }
