@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 from ....errors import InputError, RunError
-from ....profiles import save
+from ....profiles import ProfileSet, save
 from ....runtime import Session, calibrate
 from ....runtime.serving.measure.rehearse import rehearse
 from ....runtime.serving.measure.service import InService, in_service
@@ -58,11 +59,19 @@ def measured_in_service(asked: Asked) -> Answer:
         if not any(len(result.heads()) for result in rounds):
             raise RunError("measure: no request was served: every one was rejected; give a longer SLO (--slo-scale)")
         found = in_service(session, rounds, alone.profiles)
+    found = replace(found, profiles=_named(found.profiles, plan))
     if asked.out is not None:
         save(found.profiles, asked.out)
     written = () if asked.out is None else (asked.out,)
     text = f"{name}: {source}\nalone: {alone.explain()}\nin service: {found.explain()}"
     return Answer(text, _document(found, source), found.profiles, written=written)
+
+
+def _named(profiles: ProfileSet, plan: Plan) -> ProfileSet:
+    """With the device that the plan is for: what a plan carries of its costs does not say it."""
+    device = plan.cluster.device.name
+    source = replace(profiles.provenance, device=device, source=f"meshwright measure: {profiles.provenance.source}")
+    return replace(profiles, name="measured-in-service", device=device, provenance=source)
 
 
 def _document(found: InService, source: str) -> dict[str, object]:
