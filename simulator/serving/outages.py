@@ -17,7 +17,7 @@ from ..placement import Placement
 
 __all__ = ["Change", "Outages"]
 
-IN_FLIGHT = ("lost", "retried")
+IN_FLIGHT = ("retried", "lost")
 
 
 class Change(NamedTuple):

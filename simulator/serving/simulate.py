@@ -108,6 +108,8 @@ def simulate(
 
 
 def _check_conditions(conditions: Conditions, schedule: PlacementSchedule) -> None:
+    if not isinstance(conditions, Conditions):
+        raise InputError(f"conditions: expected Conditions (got {type(conditions).__name__})")
     if schedule.carry:
         raise InputError("placement: a schedule with carry=True knows no conditions; set carry=False")
     if conditions.outages is not None and len(schedule.placements) > 1:
