@@ -108,6 +108,8 @@ class Executor:
         self._token: Any = mailbox.token()
         self.began = 0.0
         """When the last iteration began, on the clock of `run`; ranks of one machine share it."""
+        self.helpers_s = 0.0
+        """CPU seconds of this process's other threads in the last iteration: gloo's, which move messages."""
 
     def _parcel(self, number: int, edge: Edge, *, back: bool = False) -> Parcel:
         """The parcel that brings an edge's value to its reader or, if `back`, the gradient to the value's maker."""
@@ -126,6 +128,7 @@ class Executor:
             store.clear()
         receives = [i for i, a in enumerate(self.actions) if a.op in (Op.RECV_F, Op.RECV_B)]
         posted = 0
+        helped = time.process_time() - time.thread_time()
         begin = self.began = clock()
         spans: list[Span] = []
         for i, action in enumerate(self.actions):
@@ -148,6 +151,7 @@ class Executor:
                     action.slice,
                 )
             )
+        self.helpers_s = time.process_time() - time.thread_time() - helped
         self.mailbox.settle()
         return spans
 

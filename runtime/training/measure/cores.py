@@ -13,16 +13,17 @@ COMPUTE = (Op.F, Op.B, Op.W, Op.UPDATE)
 
 UNDISTURBED = 0.98
 """Share of an iteration's computing time in which ranks must have had their cores for it to count. A guess: on a quiet
-machine ranks have them for 98.3 to 99.5 % of it (docs/training-run.md); what is below was disturbed by others."""
+machine ranks have them for 99 % of it and more (docs/training-run.md); what is below was disturbed by others."""
 
 
 def own_shares(run: TrainingRun) -> list[float]:
     """For each iteration the share of its computing time, collectives left out, in which ranks had their cores.
 
-    What ranks that share a core took from each other counts as theirs.
+    What ranks that share a core took from each other counts as theirs, and so does what their own threads that move
+    messages took.
     """
     shares: list[float] = []
-    for ranks in run.spans:
+    for i, ranks in enumerate(run.spans):
         passes = [[span for span in mine if span.op in COMPUTE and not span.collective] for mine in ranks]
         if not any(passes):  # every pass has collectives: what they waited is not to be told from what others took
             cpu = sum(span.cpu for mine in ranks for span in mine)
@@ -32,7 +33,9 @@ def own_shares(run: TrainingRun) -> list[float]:
             cpu = 0.0
             for rank, mine in enumerate(passes):
                 took, had = sum(span.end - span.start for span in mine), sum(span.cpu for span in mine)
-                lent = sum(span.cpu for other in _beside(run, rank) for span in ranks[other])
+                beside = _beside(run, rank)
+                lent = sum(span.cpu for other in beside for span in ranks[other])
+                lent += sum(run.helpers[i][r] for r in (rank, *beside)) if run.helpers else 0.0
                 cpu += min(took, had + lent)
         shares.append(min(1.0, cpu / wall) if wall > 0 else 1.0)
     return shares
