@@ -210,8 +210,12 @@ class PlanOptions(InstanceOptions):
         With iterations alone the plan depends only on the arguments.
     robust : int or sequence of Trace, optional
         Plan for these traces, or for so many resamples of the trace, instead of the trace itself.
+    times : {"mean", "drawn"}
+        ``drawn``: judge placements over draws of the times that the profile says vary (see `drawn`).
+    draws : int
+        So many draws of them, at least 2.
     criterion : str or float
-        ``"mean"`` attainment over the robust traces, or the quantile of it to make large (0: the worst trace).
+        ``"mean"`` attainment over robust traces or draws of times, or the quantile of it to make large (0: the worst).
     fill : bool
         Fill spare memory with replicas that do no harm.
     """
@@ -230,6 +234,8 @@ class PlanOptions(InstanceOptions):
     local_search_iterations: int = 0
     local_search_seconds: float = 0.0
     robust: int | Sequence[Trace] | None = None
+    times: str = "mean"
+    draws: int = 20
     criterion: str | float = "mean"
     fill: bool = True
 
@@ -258,8 +264,12 @@ class PlanOptions(InstanceOptions):
         if criterion != "mean":
             if isinstance(criterion, bool) or not isinstance(criterion, int | float) or not 0 <= criterion <= 1:
                 raise InputError(f"criterion: expected 'mean' or a quantile from 0 to 1 (got {criterion!r})")
-            if self.robust is None:
-                raise InputError("criterion: a quantile needs several traces; give robust")
+            if self.robust is None and self.times == "mean":
+                raise InputError("criterion: a quantile needs several traces, or draws; give robust, or times=drawn")
+        _check_word(self, "times", ("mean", "drawn"))
+        _check_whole(self, "draws", least=2)
+        if self.times == "drawn" and self.robust is not None:
+            raise InputError("times: drawn times are of one trace; leave robust out")
         if self.robust is not None and not isinstance(self.robust, int):
             given = list(self.robust)
             if not given or not all(isinstance(t, Trace) for t in given):

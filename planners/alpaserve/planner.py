@@ -11,6 +11,7 @@ from ...simulator.cluster import Cluster
 from ...simulator.serving.plan.file import Plan
 from ...traces.trace import Trace
 from .baselines import config_of, uniform_groups
+from .drawn import DrawnTimes, slower
 from .evaluator import Evaluator, State
 from .finish import finish
 from .instance import build_instance
@@ -24,7 +25,8 @@ __all__ = ["plan"]
 
 RECORDED = (
     "algorithm", "selection", "beam", "config", "max_op", "max_pp", "bucket_threshold", "bucketings", "remainder",
-    "max_splits", "polish", "local_search_iterations", "local_search_seconds", "robust", "criterion", "fill", "memory",
+    "max_splits", "polish", "local_search_iterations", "local_search_seconds", "robust", "times", "draws", "criterion",
+    "fill", "memory",
 )  # fmt: skip
 """Options that a plan says it was made with, in this order. How it is served stands elsewhere in a plan."""
 
@@ -102,6 +104,13 @@ def plan(
         state = max(candidates, key=lambda s: scenarios.quantile(s, quantile))
         state = improve(evaluator, state, scenarios.objective(quantile))
         extra["robust_quantile"] = scenarios.quantile(state, quantile)
+    elif asked.times == "drawn":
+        drawn, nominal_state = DrawnTimes(evaluator, asked.draws, seed), improve(evaluator, state, None)
+        # Slower times leave slack; what they are worth is for the draws to say.
+        others = [search(Evaluator(slower(instance, factor))) for factor in drawn.slow]
+        state = max([nominal_state, *others], key=lambda s: drawn.value(s, quantile))
+        state = improve(evaluator, state, drawn.objective(quantile))
+        extra = drawn.metrics(state, nominal_state, quantile)
     else:
         state = improve(evaluator, state, None)
     if asked.fill and not extra:  # replicas that do no harm to the mean may still harm a quantile
