@@ -83,15 +83,13 @@ class Failures(Shown):
         """Whether anything is drawn."""
         return self.mtbf_s is not None or self.node_mtbf_s is not None
 
-    def check(self, placement: Placement, n_devices: int, devices_per_node: int) -> None:
-        """Raise `InputError` if a scripted failure names what a placement or its cluster does not have."""
-        there = {
-            "device": n_devices,
-            "node": -(-n_devices // devices_per_node),
-            "group": len(placement.groups),
-        }
+    def check(self, n_devices: int, devices_per_node: int, groups: int | None = None) -> None:
+        """Raise `InputError` if a scripted failure names what is not there; without `groups`, any group is."""
+        there = {"device": n_devices, "node": -(-n_devices // devices_per_node)}
+        if groups is not None:
+            there["group"] = groups
         for event in self.events:
-            if event.number >= there[event.kind]:
+            if event.kind in there and event.number >= there[event.kind]:
                 raise InputError(
                     f"failures: script: {event.kind} {event.number}: names no device; there are {event.kind}s 0 to "
                     f"{there[event.kind] - 1}"
@@ -113,7 +111,7 @@ class Failures(Shown):
         seed : int
             Of everything drawn.
         """
-        self.check(placement, n_devices, devices_per_node)
+        self.check(n_devices, devices_per_node, len(placement.groups))
         found: list[list[Downtime]] = [[] for _ in range(n_devices)]
         nodes = [
             range(first, min(first + devices_per_node, n_devices)) for first in range(0, n_devices, devices_per_node)

@@ -152,6 +152,6 @@ def _seconds(value: object, word: str) -> float:
 def _whole(value: object, word: str) -> int:
     if isinstance(value, str) and value.strip().isdecimal():  # CSV has text alone
         return int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
+    if isinstance(value, int | float) and not isinstance(value, bool) and float(value).is_integer():
+        return int(value)
     raise InputError(f"{word}: expected an integer >= 0 (got {value!r})")

@@ -13,6 +13,7 @@ from ...traces.splits import shares
 from ..words import under
 from .case import ServingCase
 from .data import ServingData, cluster_of, profile_name
+from .failing import breakdowns_of
 from .solve import check_fit
 from .traffic import span_s
 
@@ -129,6 +130,16 @@ def _warmup(case: ServingCase, data: ServingData) -> None:
         raise InputError(f"{case.warmup:g} s at each end leave nothing of traffic that lasts {span:.6g} s")
 
 
+def _script(case: ServingCase, data: ServingData) -> None:
+    found = breakdowns_of(case.failures, case.loading, data.scripts)
+    if found is not None and found.failures is not None:
+        cluster = cluster_of(case)
+        try:
+            found.failures.check(cluster.n_devices, cluster.devices_per_node)
+        except InputError as error:
+            raise InputError(str(error).removeprefix("failures: script: ")) from None
+
+
 def _options(case: ServingCase, data: ServingData) -> None:
     options = case.planner.options
     if case.planner.plan is not None:
@@ -151,6 +162,7 @@ _CHECKS: tuple[tuple[str, Callable[[ServingCase, ServingData], None]], ...] = (
     ("workload.cv", _cv),
     ("serving.max_batch", _batch),
     ("warmup", _warmup),
+    ("failures.script", _script),
     ("planner.options", _options),
 )
 _OF_PROFILE = _CHECKS[:4]

@@ -8,24 +8,19 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from ...errors import InputError
-from ...profiles import ModelProfile
 from ...reprs import Shown
-from ...simulator.cluster import Cluster
 from ...simulator.failures import Failures, ScriptedFailure, events_of
-from ...simulator.placement import Placement
 from ...simulator.serving.breakdowns import Breakdowns
 from ...simulator.serving.loading import Loading
-from ...simulator.serving.outages import Outages
-from ...traces.trace import Trace
 from ..file.units import parse_bandwidth, parse_bytes, parse_seconds
 from ..limits import MAX_BYTES, MAX_BYTES_PER_S, MAX_SECONDS
 
-__all__ = ["FailuresCase", "LoadingCase", "breakdowns_of", "outages_of"]
+__all__ = ["FailuresCase", "LoadingCase", "breakdowns_of"]
 
 Seconds = Annotated[float, BeforeValidator(parse_seconds), Field(gt=0, le=MAX_SECONDS)]
 Bandwidth = Annotated[float, BeforeValidator(parse_bandwidth), Field(ge=1, le=MAX_BYTES_PER_S)]
 Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(ge=0, le=MAX_BYTES)]
-Entry = Mapping[str, float | str]
+Entry = Mapping[str, int | float | str]
 
 
 class _Part(Shown, BaseModel):
@@ -65,7 +60,12 @@ class FailuresCase(_Part):
     @property
     def said(self) -> bool:
         """Whether anything fails."""
-        return self.mtbf is not None or self.node_mtbf is not None or self.script is not None
+        return self.random or self.script is not None
+
+    @property
+    def random(self) -> bool:
+        """Whether failures are drawn."""
+        return self.mtbf is not None or self.node_mtbf is not None
 
 
 class LoadingCase(_Part):
@@ -124,17 +124,3 @@ def breakdowns_of(
     if found is None and not loading.cold:
         return None
     return Breakdowns(found, loading.loading, failures.in_flight, loading.cold)
-
-
-def outages_of(
-    breakdowns: Breakdowns | None,
-    placement: Placement,
-    cluster: Cluster,
-    profiles: Mapping[str, ModelProfile],
-    trace: Trace,
-    seed: int,
-) -> Outages | None:
-    """When groups are away while a trace is served."""
-    if breakdowns is None:
-        return None
-    return breakdowns.outages(placement, cluster, profiles, float(trace.arrival[-1]), seed)

@@ -50,7 +50,8 @@ class ServingWorld(OpenWorld):
         {
             "plan": Door(f"{DOORS}.plan:decided", PlanOptions, "case", "write the plan here (of several, the best)"),
             "simulate": Door(
-                f"{DOORS}.simulate:simulated", SimulateOptions, also=("serving.",), shows_one=("timeline",)
+                f"{DOORS}.simulate:simulated", SimulateOptions, also=("serving.", "failures.", "loading."),
+                shows_one=("timeline",),
             ),
             "run": Door(
                 f"{DOORS}.run:ran", RunOptions, out="write a row per request here (CSV)", also=("serving.max",),

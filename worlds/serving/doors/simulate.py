@@ -14,11 +14,14 @@ from ....files import write_bytes
 from ....profiles import ModelProfile
 from ....profiles.spread import Variation
 from ....simulator import Plan, SimulationResult, simulate
+from ....simulator.failures import read_script
+from ....simulator.serving.breakdowns import Breakdowns
 from ....simulator.serving.conditions import Conditions
 from ....traces.trace import Trace
 from ...door import Answer, Asked
 from ...words import table
 from ..case import ServingCase
+from ..failing import breakdowns_of
 from ..options import SimulateOptions
 from ..varying import LEVEL, Drawn, drawn, times_of, variation_of
 from .costs import costs_of
@@ -50,14 +53,18 @@ def simulated(asked: Asked) -> Answer:
         warn_of_hopeless(traffic, costs[path], held, "" if len(plans) == 1 else f"{path}: ")
     asked.progress("simulating")
     varying = {path: variation_of(case, one) for path, one in costs.items()}
+    script = case.failures.script
+    scripts = {script: read_script(asked.folder / script)} if isinstance(script, str) else {}
+    breakdowns = breakdowns_of(case.failures, case.loading, scripts)
     results: dict[str, SimulationResult] = {}
     spread: dict[str, Drawn] = {}
     for path, plan in plans.items():
         serve = _serves(plan, traffic, costs[path], case, options.engine)
-        if varying[path].constant:
-            results[path] = serve(None)
+        met = _conditions(varying[path], breakdowns, plan, traffic, costs[path])
+        if varying[path].constant and not case.failures.random:
+            results[path] = serve(met(case.seed))
         else:
-            spread[path] = drawn(case, _times(varying[path], plan, traffic), serve)
+            spread[path] = drawn(case, met, serve)
             results[path] = spread[path].middle
     written = tuple(path for path in (options.timeline, options.png) if path is not None)
     if options.timeline is not None:
@@ -67,7 +74,7 @@ def simulated(asked: Asked) -> Answer:
     text = [f"{len(traffic)} requests in {traffic.duration:.6g} s ({traffic.rate:.4g}/s): {source}"]
     text += _rows(results, spread)
     if spread:
-        text.append(f"means and {LEVEL:.0%} intervals over {case.serving.draws} draws of what times are")
+        text.append(f"means and {LEVEL:.0%} intervals over {case.serving.draws} draws of what varies")
     for path, result in results.items():
         for wanted, frame in ((options.per_group, result.per_group), (options.per_model, result.per_model)):
             if wanted:
@@ -77,8 +84,23 @@ def simulated(asked: Asked) -> Answer:
     return Answer("\n".join(text), document, results[first] if not others else results, written=written)
 
 
-def _times(variation: Variation, plan: Plan, traffic: Trace) -> Callable[[int], Conditions]:
-    return lambda seed: Conditions(times_of(variation, plan.placement, traffic, seed))
+def _conditions(
+    variation: Variation,
+    breakdowns: Breakdowns | None,
+    plan: Plan,
+    traffic: Trace,
+    costs: Mapping[str, ModelProfile],
+) -> Callable[[int], Conditions | None]:
+    """What happens in the run of a seed."""
+
+    def met(seed: int) -> Conditions | None:
+        times = None if variation.constant else times_of(variation, plan.placement, traffic, seed)
+        if breakdowns is None:
+            return None if times is None else Conditions(times)
+        horizon_s = float(traffic.arrival[-1])
+        return Conditions(times, breakdowns.outages(plan.placement, plan.cluster_spec, costs, horizon_s, seed))
+
+    return met
 
 
 def _serves(
@@ -120,6 +142,7 @@ def _document(path: str, result: SimulationResult, spread: Drawn | None) -> dict
         "p50_latency_s": result.latency(50),
         "p99_latency_s": result.latency(99),
         "rejected": int(result.rejected.sum()),
+        "failed": 0 if result.failed is None else int(result.failed.sum()),
         "per_group": result.per_group().reset_index().to_dict("records"),
         "per_model": result.per_model().reset_index().to_dict("records"),
     }
