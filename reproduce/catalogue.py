@@ -63,8 +63,8 @@ class Figure(Shown):
     ----------
     paper : str
         Key of `PAPERS`, and the folder of its module.
-    kind : "fig" or "table"
-        Whether it is a figure or a table.
+    kind : "fig", "table" or "note"
+        Whether it is a figure, a table, or what a footnote says.
     number : int
         Its number in the paper, >= 1; where only the thesis has it, the number within the chapter.
     title : str
@@ -76,22 +76,22 @@ class Figure(Shown):
     """
 
     paper: str
-    kind: Literal["fig", "table"]
+    kind: Literal["fig", "table", "note"]
     number: int
     title: str
     full: Cost
     also: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.paper not in PAPERS or self.kind not in ("fig", "table"):
+        if self.paper not in PAPERS or self.kind not in ("fig", "table", "note"):
             raise ValueError(f"figure of {self.paper!r}: unknown paper, or kind {self.kind!r}")
         if min(self.number, *self.also, self.number) < 1 or not self.title:
             raise ValueError(f"{self.paper}/{self.kind}{self.number}: numbers start at 1, and a title is needed")
 
     @property
     def stem(self) -> str:
-        """Its name within the paper, such as fig02 or table1."""
-        return f"fig{self.number:02d}" if self.kind == "fig" else f"table{self.number}"
+        """Its name within the paper, such as fig02, table1 or note3."""
+        return f"fig{self.number:02d}" if self.kind == "fig" else f"{self.kind}{self.number}"
 
     @property
     def name(self) -> str:
@@ -107,13 +107,14 @@ class Figure(Shown):
     @property
     def alias(self) -> str | None:
         """Its name by the thesis' number, such as vllm/5.12 or vllm/table5.1, None if no thesis has it."""
-        word = "table" if self.kind == "table" else ""
+        word = "" if self.kind == "fig" else self.kind
         return None if self.thesis is None else f"{self.paper}/{word}{self.thesis}"
 
     @property
     def module(self) -> str:
-        """The module that makes it. Themis' tables have a room of their own: beside 17 figures they were too many."""
-        room = ".tables" if (self.paper, self.kind) == ("themis", "table") else ""
+        """The module that makes it. Themis' tables and notes have rooms of their own: beside 17 figures they were too
+        many."""
+        room = f".{self.kind}s" if self.paper == "themis" and self.kind != "fig" else ""
         return f"meshwright.reproduce.{self.paper}{room}.{self.stem}"
 
 
@@ -204,12 +205,13 @@ _ALL = (
     Figure("themis", "table", 3, "bids of the worked example", "seconds"),
     Figure("themis", "table", 4, "models of the traces", "seconds"),
     Figure("themis", "table", 5, "a short and a long app", "minutes"),
+    Figure("themis", "note", 3, "slowdowns known, assumed or learned", "minutes"),
 )
 
 FIGURES: Mapping[str, Figure] = MappingProxyType({figure.name: figure for figure in _ALL})
 """Name -> figure, paper by paper. AlpaServe's Figures 3 and 11, Themis' 6 and 7 are drawings without data."""
 
-_SPELLED = re.compile(r"(?P<paper>[a-z_]+)/(?P<kind>fig|figure|table)?(?:(?P<chapter>\d+)\.)?0*(?P<number>\d+)")
+_SPELLED = re.compile(r"(?P<paper>[a-z_]+)/(?P<kind>fig|figure|table|note)?(?:(?P<chapter>\d+)\.)?0*(?P<number>\d+)")
 
 
 def named(name: str) -> Figure:
@@ -222,7 +224,7 @@ def named(name: str) -> Figure:
     """
     found = _SPELLED.fullmatch(name.strip().lower().replace("-", "_"))
     if found:
-        kind = "table" if found["kind"] == "table" else "fig"
+        kind = found["kind"] if found["kind"] in ("table", "note") else "fig"
         for figure in FIGURES.values():
             same = (figure.paper, figure.kind) == (found["paper"], kind)
             chapter = PAPERS[figure.paper].chapter

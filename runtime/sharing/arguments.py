@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 
 from ...errors import InputError
+from ...simulator.sharing.policy.learning import Beliefs
+from ...simulator.sharing.workload.app import Slowdown
 from ...simulator.sharing.world import SharingWorld
 from .choice import PolicyChoice
 
@@ -18,6 +22,11 @@ def add_world_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--world", type=Path, metavar="FILE", help="a world that save_world wrote; else a dozen apps")
     parser.add_argument("--apps", type=int, default=12, help="of the dozen: how many (12)")
     parser.add_argument("--lease", type=float, default=600.0, help="of the dozen: seconds of a lease (600)")
+    parser.add_argument("--across-racks", type=float, default=1.3, help="of the dozen: slowdown across racks (1.3)")
+    parser.add_argument(
+        "--slowdown", choices=("known", "assumed", "learned"), default=None,
+        help="whether agents know slowdowns, assume 1, 1.1 and 1.3, or measure them (as the world says; known)",
+    )  # fmt: skip
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,10 +49,17 @@ def world_of(arguments: argparse.Namespace, seed: int) -> SharingWorld:
     from .dozen import dozen
 
     if arguments.world is not None:
-        return load_world_document(arguments.world)
+        world = load_world_document(arguments.world)
+        if arguments.slowdown is None:
+            return world
+        return replace(world, beliefs=replace(world.beliefs, slowdown=arguments.slowdown))
     if arguments.apps < 1:
         raise InputError(f"--apps: expected an integer >= 1 (got {arguments.apps})")
-    return dozen(seed, apps=arguments.apps, lease_s=arguments.lease)
+    far = arguments.across_racks
+    if not (math.isfinite(far) and far >= 1):
+        raise InputError(f"--across-racks: expected a finite factor >= 1 (got {far:g})")
+    made = dozen(seed, apps=arguments.apps, lease_s=arguments.lease, slowdown=Slowdown(rack=min(1.1, far), cluster=far))
+    return made if arguments.slowdown is None else replace(made, beliefs=Beliefs(arguments.slowdown))
 
 
 def choice_of(name: str, options: list[str], lease_s: float, seed: int | None = None) -> PolicyChoice:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...simulator.sharing.cluster import Level
 from ...simulator.sharing.policy.contract import Policy
 from ...simulator.sharing.result.columns import SharingResult
 from ...simulator.sharing.world import SharingWorld
@@ -90,9 +91,31 @@ class SharingComparison:
             f"{m.rounds}, the longest {m.longest_round_s * 1e3:.0f} ms",
             f"measured: container {simulated.world.container_s:.3g} s, checkpoint {simulated.world.checkpoint_s:.3g} s "
             f"of the world; {m.steps} training steps, the latest {m.behind_s * 1e3:.0f} ms behind its slots",
+            *_measured(real),
             *(f"lost: {lost}" for lost in real.lost),
         ]
         return "\n".join(lines)
+
+
+def _measured(real: RealSharing) -> list[str]:
+    """What agents measured of iterations, beside the slowdown that the world says; a line for each level."""
+    lines: list[str] = []
+    for level in Level:
+        found = [
+            (one, app.slowdown.levels[level])
+            for app, levels in zip(real.world.apps, real.measured.profiled, strict=False)
+            for one in levels
+            if one.level == level
+        ]
+        if found:
+            off = [one.mean / true - 1.0 for one, true in found]
+            inside = sum(abs(one.mean - true) <= one.half_width for one, true in found)
+            lines.append(
+                f"slowdown in a {level.name.lower()}, measured by {len(found)} agents over "
+                f"{sum(one.iterations for one, _ in found)} iterations: {np.median(off):+.2%} off in the median, "
+                f"{max(off, key=abs):+.2%} at most; {inside} of {len(found)} intervals hold the world's"
+            )
+    return lines
 
 
 def compare_sharing(

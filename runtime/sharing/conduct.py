@@ -137,6 +137,7 @@ def result_of(arbiter: Arbiter, policy: Policy) -> RealSharing:
     measured = Measured(
         tuple(p for state in last for p in state.pauses), max((s.behind_s for s in last), default=0.0),
         sum(s.steps for s in last), arbiter.rounds, arbiter.longest_round_s,
+        tuple(a.last.profiled if a.last is not None and a.last.over else () for a in arbiter.agents),
     )  # fmt: skip
     result = SharingResult.of(arbiter.world, policy.name, arbiter.ledger.records, arbiter.ledger.granted)
     return RealSharing.from_run(result, arbiter.options, measured, arbiter.lost)

@@ -6,7 +6,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["Answer", "Command", "Gone", "Hello", "JobState", "Kind", "Pause", "PodGone", "Report", "State", "ViewAsked"]
+__all__ = [
+    "Answer", "Command", "Gone", "Hello", "JobState", "Kind", "Pause", "PodGone", "Profiled", "Report", "State",
+    "ViewAsked",
+]  # fmt: skip
 
 Kind = Literal["wait", "begin", "report", "release", "divide", "resume"]
 
@@ -129,6 +132,19 @@ class Pause(_Message):
     load_s: float
 
 
+class Profiled(_Message):
+    """What an agent measured of its jobs' iterations on GPUs that are as far apart as `level` says.
+
+    `iterations` were timed; their mean slowdown is `mean`, to within `half_width` (95 %); bids reckon with `believed`.
+    """
+
+    level: int = Field(ge=0, le=3)
+    iterations: int = Field(ge=1)
+    mean: float = Field(gt=0)
+    half_width: float = Field(ge=0)
+    believed: float = Field(gt=0)
+
+
 class State(_Message):
     """How an app stands.
 
@@ -148,6 +164,10 @@ class State(_Message):
         When it is over: by how much its latest step was late, seconds of real time.
     steps : int
         When it is over: training steps that were run.
+    slowdown : tuple of float, optional
+        What the agent believes that distance costs, by level; by default what it started from.
+    profiled : tuple of Profiled
+        What it measured, of each level that it had GPUs of.
     """
 
     at_s: float = Field(ge=0)
@@ -157,6 +177,8 @@ class State(_Message):
     pauses: tuple[Pause, ...] = ()
     behind_s: float = 0.0
     steps: int = 0
+    slowdown: tuple[float, float, float, float] | None = None
+    profiled: tuple[Profiled, ...] = ()
 
 
 class Answer(_Message):

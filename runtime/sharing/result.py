@@ -14,7 +14,7 @@ from ...simulator.sharing.result.columns import AppRecord, Grant, SharingResult
 from ...simulator.sharing.world import SharingWorld
 from .arbiter.roster import Lost
 from .documents import from_document, read_document, to_text
-from .messages import Pause
+from .messages import Pause, Profiled
 from .options import RunOptions
 
 __all__ = ["Measured", "RealSharing"]
@@ -37,6 +37,8 @@ class Measured(Shown):
         Number of rounds in which the arbiter asked its agents.
     longest_round_s : float
         Real seconds of the longest round; jobs go on meanwhile.
+    profiled : tuple
+        For each app, what its agent measured of iterations, by level; () of those that were lost.
     """
 
     pauses: tuple[Pause, ...] = ()
@@ -44,6 +46,7 @@ class Measured(Shown):
     steps: int = 0
     rounds: int = 0
     longest_round_s: float = 0.0
+    profiled: tuple[tuple[Profiled, ...], ...] = ()
 
     def pause_s(self, *, resumed: bool) -> float:
         """Median standstill of jobs that started, or that resumed, real seconds; NaN if none did."""

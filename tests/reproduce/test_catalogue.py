@@ -23,14 +23,14 @@ def path_of(figure: Figure) -> Path:
 
 
 def test_every_module_of_a_figure_is_in_the_catalogue_and_the_other_way() -> None:
-    found = {p for p in FOLDER.rglob("*.py") if re.fullmatch(r"(fig|table)\d+\.py", p.name)}
+    found = {p for p in FOLDER.rglob("*.py") if re.fullmatch(r"(fig|table|note)\d+\.py", p.name)}
     assert found == {path_of(figure) for figure in FIGURES.values()}
 
 
 @pytest.mark.parametrize("figure", FIGURES.values(), ids=FIGURES)
 def test_a_module_writes_under_its_own_name(figure: Figure) -> None:
     """The name stands in the module twice, for its files and for ``python -m``; a copy would write another's files."""
-    named = re.findall(r'"((?:{})/(?:fig|table)\d+)"'.format("|".join(PAPERS)), path_of(figure).read_text("utf-8"))
+    named = re.findall(r'"((?:{})/(?:fig|table|note)\d+)"'.format("|".join(PAPERS)), path_of(figure).read_text("utf-8"))
     assert {figure.name} == {n for n in named if n != figure.name} | {figure.name}
     assert f'main("{figure.name}")' in path_of(figure).read_text("utf-8")
     assert importlib.util.find_spec(figure.module) is not None
@@ -46,6 +46,7 @@ def test_a_module_writes_under_its_own_name(figure: Figure) -> None:
         (["alpa/fig13", "alpa/3.13"], ("alpa/fig12",)),
         (["graphpipe/3.6", "graphpipe/table3.1"], ("graphpipe/fig06", "graphpipe/table1")),
         (["cache-parallel/4.1"], ("cache_parallel/fig01",)),
+        (["themis/note3"], ("themis/note3",)),
         (["themis/table3", "alpaserve/table4.1"], ("themis/table3", "alpaserve/table1")),
         (["vllm/fig12", "terapipe"], ("vllm/fig12", *(n for n in FIGURES if n.startswith("terapipe/")))),
         (["vllm/fig12", "all"], ("vllm/fig12", *(n for n in FIGURES if n != "vllm/fig12"))),
@@ -66,7 +67,7 @@ def test_every_completion_is_understood_and_every_alias_is_one_figure() -> None:
 
 @pytest.mark.parametrize("figure", FIGURES.values(), ids=FIGURES)
 def test_a_number_of_another_chapter_is_no_alias(figure: Figure) -> None:
-    kind = "table" if figure.kind == "table" else ""
+    kind = "" if figure.kind == "fig" else figure.kind
     for chapter in {2, 3, 4, 5, 6} - {PAPERS[figure.paper].chapter}:
         with pytest.raises(InputError, match="unknown figure"):
             resolve([f"{figure.paper}/{kind}{chapter}.{figure.number}"])
@@ -101,7 +102,7 @@ def test_no_code_keeps_an_old_spelling() -> None:
 def test_pages_use_names_that_there_are(page: Path) -> None:
     text = page.read_text("utf-8")
     assert not OLD.findall(text)
-    said = re.findall(r"`((?:{})/(?:fig|table)[\d.]+)`".format("|".join(PAPERS)), text)
+    said = re.findall(r"`((?:{})/(?:fig|table|note)[\d.]+)`".format("|".join(PAPERS)), text)
     assert all(resolve([name]) for name in said)
     for module in re.findall(r"meshwright\.(reproduce(?:\.\w+)+)", text):
         assert (ROOT / module.replace(".", "/")).with_suffix(".py").is_file() or (

@@ -8,9 +8,11 @@ import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from ....simulator.sharing.policy.learning import SlowdownLearner, trimmed
 from ....simulator.sharing.policy.split import RunningJob, rate, split
+from ....simulator.sharing.workload.app import Slowdown
 from ....simulator.sharing.world import SharingWorld
-from ..messages import JobState, Pause, State
+from ..messages import JobState, Pause, Profiled, State
 from ..options import RunOptions, phase_steps
 from .meter import Meter
 from .training import Trainer
@@ -20,6 +22,10 @@ __all__ = ["AgentJobs"]
 TOGETHER_S = 0.001
 """Jobs of one app that end so near to each other, in real seconds, end at one instant, as equal jobs do in simulation.
 A guess: a few training steps long."""
+
+BATCH = 10
+"""Iterations that are timed before the learner is told of them, so that a mean of them can leave out the greatest and
+the least. A guess; it keeps a moment's lateness, which one iteration pays and the next has back, in one batch."""
 
 
 class _Job:
@@ -33,6 +39,8 @@ class _Job:
         self.save_s = 0.0
         self.trainer: Trainer | None = None
         self.finished: float | None = None  # seconds of the machine's clock
+        self.stepped: float | None = None  # when its last step on these GPUs ended
+        self.times: list[float] = []  # seconds of iterations on these GPUs that the learner does not know of
 
 
 class AgentJobs:
@@ -60,6 +68,7 @@ class AgentJobs:
         self.over_at: float | None = None
         self.pauses: list[Pause] = []
         self.behind_s, self.steps = 0.0, 0
+        self.learner = SlowdownLearner(world.beliefs)
         self._next_phase()
 
     # ---- time
@@ -93,10 +102,42 @@ class AgentJobs:
         job.trainer.step()
         job.done += 1
         self.steps += 1
+        self._time(job, time.monotonic())
         if job.done >= job.meter.steps:
             job.finished = time.monotonic()
             return True
         return False
+
+    def _time(self, job: _Job, now: float) -> None:
+        """Note down how long an iteration took: from the end of the one before it, on the same GPUs."""
+        if job.stepped is not None and job.done <= job.meter.total:  # the last of a phase may be a part of one
+            job.times.append(now - job.stepped)
+        job.stepped = now
+
+    def _learn(self, job: _Job) -> None:
+        """Tell the learner of the job's iterations, as slowdowns: an iteration on one slot takes 1/`slot_steps`."""
+        if len(job.times) < BATCH:
+            return
+        serial = min(len(job.gpus), job.cap) * self.options.slot_steps
+        mean, deviation = trimmed([t * serial for t in job.times])
+        self.learner.observe(self.world.cluster.level(job.gpus), mean, len(job.times), deviation)
+        job.times = []
+
+    @property
+    def slowdown(self) -> Slowdown:
+        """What the agent knows or believes that distance costs."""
+        beliefs = self.world.beliefs
+        if beliefs.slowdown == "known":
+            return self.app.slowdown
+        return self.learner.slowdown if beliefs.slowdown == "learned" else beliefs.start
+
+    def _profiled(self) -> tuple[Profiled, ...]:
+        found = ((level, self.learner.learned(level)) for level in range(4))
+        return tuple(
+            Profiled(level=level, iterations=x.iterations, mean=x.mean, half_width=x.half_width, believed=x.believed)
+            for level, x in found
+            if x.iterations
+        )
 
     @staticmethod
     def _end(job: _Job) -> float:
@@ -138,14 +179,17 @@ class AgentJobs:
 
     def state(self, at_s: float) -> State:
         """The report to the arbiter, as of time `at_s`."""
+        for job in self.jobs.values():
+            self._learn(job)
+        learned = {"slowdown": self.learner.slowdown.levels, "profiled": self._profiled()}
         if self.over_at is not None:
             return State(
                 at_s=self.world_s(self.over_at), phase=self.phase, over=True, pauses=tuple(self.pauses),
-                behind_s=self.behind_s, steps=self.steps,
+                behind_s=self.behind_s, steps=self.steps, **learned,
             )  # fmt: skip
         jobs = [j for j in self._running(at_s) if self.jobs[j.job].finished is None]
         told = tuple(JobState(job=j.job, left_s=j.left_s, gpus=j.gpus) for j in jobs)
-        return State(at_s=at_s, phase=self.phase, jobs=told)
+        return State(at_s=at_s, phase=self.phase, jobs=told, **learned)
 
     def _retire(self) -> None:
         """Put finished jobs away; with the last of a phase the next begins, or the app is over."""
@@ -176,7 +220,7 @@ class AgentJobs:
     def _divide(self, gpus: Sequence[int], at_s: float) -> None:
         world = self.world
         restart_s = world.checkpoint_s + world.container_s
-        shares = split(world.cluster, sorted(gpus), self._running(at_s), self.app.slowdown, restart_s)
+        shares = split(world.cluster, sorted(gpus), self._running(at_s), self.slowdown, restart_s)
         changed = [(self.jobs[n], mine) for n, mine in shares.items() if mine != self.jobs[n].gpus]
         held_back = [(j, j.gpus) for j in self.jobs.values() if j.trainer is None and shares[j.number] == j.gpus]
         for job, _ in changed:
@@ -197,6 +241,8 @@ class AgentJobs:
         if job.trainer is None:
             return
         job.meter.stop(self.clock(at_s), job.done)
+        self._learn(job)
+        job.times, job.stepped = [], None
         begun = time.monotonic()
         job.trainer.save(self._path(job))
         job.save_s = time.monotonic() - begun

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ....errors import InputError
+from ....simulator.sharing.workload.app import Slowdown
 from ....simulator.sharing.world import SharingWorld
 from ..messages import State
 
@@ -22,7 +23,8 @@ def check_app(world: SharingWorld, app: int) -> None:
 
 
 def check_state(world: SharingWorld, app: int, state: State) -> None:
-    """See that an app can stand so: its phase, its jobs, each once, and GPUs of the cluster, each of one job.
+    """See that an app can stand so: its phase, its jobs, each once, GPUs of the cluster, each of one job, and what it
+    says that distance costs.
 
     Raises
     ------
@@ -39,3 +41,8 @@ def check_state(world: SharingWorld, app: int, state: State) -> None:
     gpus = [g for j in state.jobs for g in j.gpus]
     if len(set(gpus)) < len(gpus) or not all(0 <= g < world.cluster.n_gpus for g in gpus):
         raise InputError(f"app {spec.name!r}: gpus: expected different ones below {world.cluster.n_gpus} (got {gpus})")
+    if state.slowdown is not None:
+        try:
+            Slowdown(*state.slowdown)
+        except InputError as error:
+            raise InputError(f"app {spec.name!r}: slowdown: {str(error).removeprefix('Slowdown: ')}") from None

@@ -15,6 +15,7 @@ from ....simulator.sharing.policy.agent import AppView
 from ....simulator.sharing.policy.contract import Policy
 from ....simulator.sharing.policy.split import RunningJob
 from ....simulator.sharing.result.columns import AppRecord, Grant
+from ....simulator.sharing.workload.app import Slowdown
 from ....simulator.sharing.world import SharingWorld
 from ..messages import State
 
@@ -244,5 +245,13 @@ class Ledger:
         return AppView(
             app, spec, self.now_s, phase, jobs, tuple(sorted(book.gpus - self.lapsed)),
             tuple(sorted(book.gpus & self.lapsed)), book.attained_s, self._contention(book), self.cluster.n_gpus,
-            self.world.convention,
+            self.world.convention, self._believed(book.state),
         )  # fmt: skip
+
+    def _believed(self, state: State) -> Slowdown | None:
+        """What an app's agent believes that distance costs: what it reported, where agents learn."""
+        beliefs = self.world.beliefs
+        if beliefs.slowdown == "known":
+            return None
+        told = state.slowdown if beliefs.slowdown == "learned" else None
+        return beliefs.start if told is None else Slowdown(*told)

@@ -23,8 +23,9 @@ from __future__ import annotations
 # A door checks what callers without a type checker give.
 # pyright: reportUnnecessaryIsInstance=false
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import NormalDist
+from statistics import NormalDist, fmean, stdev
 from typing import Literal
 
 from ....errors import InputError
@@ -33,7 +34,7 @@ from ..cluster import Level
 from ..workload.app import Slowdown
 from .lots import lot
 
-__all__ = ["NORMAL", "Z", "Beliefs", "Learned", "SlowdownLearner", "noisy"]
+__all__ = ["NORMAL", "Z", "Beliefs", "Learned", "SlowdownLearner", "noisy", "trimmed"]
 
 Z = 1.96
 """Of a normal distribution 95 % lie within so many standard deviations."""
@@ -211,6 +212,26 @@ class SlowdownLearner:
             known = f" ± {one.half_width:.3f} ({one.iterations} iterations)" if one.iterations else ""
             said.append(f"{level.name.lower()} {one.believed:.3f}, measured {one.mean:.3f}{known}" if known else "")
         return "; ".join(filter(None, said)) or "nothing measured yet"
+
+
+def trimmed(times: Sequence[float], share: float = 0.1) -> tuple[float, float]:
+    """A mean that one step stuck somewhere does not move, and the deviation that its uncertainty follows from.
+
+    The mean without the least and the greatest `share` of the values, rounded down (10 %: a guess), and the standard
+    deviation with those drawn in to the values next to them, over 1 − 2 · `share`: over √n it is the error of that mean
+    (Tukey and McLaughlin 1963). With fewer than two values the deviation is 0.
+
+    Raises
+    ------
+    InputError
+        If there are no values.
+    """
+    if not times:
+        raise InputError("trimmed: expected at least one value (got none)")
+    ranked, cut = sorted(times), int(share * len(times))
+    inner = ranked[cut : len(ranked) - cut]
+    drawn_in = [inner[0]] * cut + inner + [inner[-1]] * cut
+    return fmean(inner), stdev(drawn_in) / (1 - 2 * cut / len(ranked)) if len(ranked) > 1 else 0.0
 
 
 def noisy(beliefs: Beliefs, app: int, number: int, slowdown: float, iterations: int) -> float:

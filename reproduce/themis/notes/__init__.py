@@ -1,0 +1,1 @@
+"""What Themis says in footnotes, measured."""
