@@ -158,10 +158,19 @@ class ServingOptions(_Part):
         default=None, description="how drawn times vary; if left out, as the profile was measured to"
     )
 
+    admission_quantile: Annotated[float | None, CIRCUMSTANCE] = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="the controller predicts with this quantile of stage times, a share of visits; else their mean",
+    )
+
     @model_validator(mode="after")
     def _varies(self) -> ServingOptions:
         if self.times == "mean" and self.spread is not None:
             raise ValueError("spread: is of drawn times; set times: drawn")
+        if self.times == "mean" and self.admission_quantile is not None:
+            raise ValueError("admission_quantile: of times that do not vary there is one alone; set times: drawn")
         return self
 
 

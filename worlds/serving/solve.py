@@ -24,7 +24,7 @@ from .case import ServingCase
 from .data import ServingData, cluster_of
 from .failing import breakdowns_of
 from .traffic import traffic
-from .varying import Drawn, drawn, times_of, variation_of
+from .varying import Drawn, cautious, drawn, times_of, variation_of
 
 __all__ = ["Solved", "planning_case", "solve"]
 
@@ -73,7 +73,7 @@ def solve(case: ServingCase, data: ServingData) -> Solved:
         held = dict.fromkeys(name for p in _placements(plan) for name in p.models)
         check_fit(plan, problem.cluster, data.costs_of(case, tuple(held)))
     scored = traffic(case, data)
-    variation = variation_of(case, problem.profiles)
+    known, variation = cautious(case, problem.profiles, variation_of(case, problem.profiles))
 
     def conditions(seed: int) -> Conditions | None:
         return _conditions(case, data, plan, problem, scored, variation, seed)
@@ -83,7 +83,7 @@ def solve(case: ServingCase, data: ServingData) -> Solved:
 
         def simulated(met: Conditions | None) -> SimulationResult:
             result = simulate(
-                placement, scored, problem.profiles, dispatch=problem.dispatch,
+                placement, scored, known, dispatch=problem.dispatch,
                 batching=case.serving.max_batch if case.serving.max_batch > 1 else None, admission=problem.admission,
                 overhead=problem.overhead, conditions=met,
             )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from ...simulator.serving.times import ServingSpread, ServingTimes
 from ...traces.trace import Trace
 from .case import ServingCase
 
-__all__ = ["LEVEL", "Drawn", "drawn", "times_of", "variation_of"]
+__all__ = ["LEVEL", "Drawn", "cautious", "drawn", "times_of", "variation_of"]
 
 LEVEL = 0.95
 """Share of runs that an interval is to hold."""
@@ -83,6 +83,22 @@ def variation_of(case: ServingCase, profiles: Mapping[str, ModelProfile]) -> Var
             "plan.json --out served.json) and take --profile served.json, or give serving.spread"
         )
     return found
+
+
+def cautious(
+    case: ServingCase, profiles: Mapping[str, ModelProfile], variation: Variation
+) -> tuple[Mapping[str, ModelProfile], Variation]:
+    """What a controller predicts with that the case makes cautious, and how times vary around that.
+
+    Predictions take a quantile of the stages' times: a request is then admitted only if it would be in time in so many
+    of the visits that it makes.
+    """
+    quantile = case.serving.admission_quantile
+    if quantile is None:
+        return profiles, variation
+    factor = variation.stages.quantile(quantile)
+    longer = {name: profile.scaled(factor) for name, profile in profiles.items()}
+    return longer, replace(variation, stages=variation.stages.scaled(1 / factor))
 
 
 def times_of(variation: Variation, placement: Placement, traffic: Trace, seed: int) -> ServingTimes:

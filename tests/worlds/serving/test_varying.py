@@ -96,3 +96,18 @@ def test_profiles_keep_their_variation_in_the_file(profile):
     assert found.variation == variation
     assert found.instances({"a": 3}).variation == variation
     assert found.digest() != load_profile(str(profile(Variation()))).digest()
+
+
+def test_a_cautious_controller_admits_less_and_misses_less(profile):
+    path = profile(Variation(stages=Spread(visits=(0.6, 0.9, 1.0, 1.5))))
+    said = {"serving.overhead": 0.0, "workload.rate": 90.0}
+    bold, careful = (metrics_of(path, **said, **more) for more in ({}, {"serving.admission_quantile": 0.9}))
+    missed = [1 - m["attainment"] - m["rejected"] / m["n_requests"] for m in (bold, careful)]
+    assert careful["rejected"] > bold["rejected"]
+    assert missed[1] < missed[0]
+
+
+@pytest.mark.parametrize("quantile", [0.0, 1.0, -0.2, float("nan")])
+def test_an_admission_quantile_is_a_share(profile, quantile):
+    with pytest.raises(InputError, match="admission_quantile"):
+        asked(profile(Variation()), **{"serving.admission_quantile": quantile})

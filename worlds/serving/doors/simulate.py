@@ -23,7 +23,7 @@ from ...words import table
 from ..case import ServingCase
 from ..failing import breakdowns_of
 from ..options import SimulateOptions
-from ..varying import LEVEL, Drawn, drawn, times_of, variation_of
+from ..varying import LEVEL, Drawn, cautious, drawn, times_of, variation_of
 from .costs import costs_of
 from .hopeless import warn_of_hopeless
 from .requests import requests_for
@@ -59,9 +59,11 @@ def simulated(asked: Asked) -> Answer:
     results: dict[str, SimulationResult] = {}
     spread: dict[str, Drawn] = {}
     for path, plan in plans.items():
-        serve = _serves(plan, traffic, costs[path], case, options.engine)
-        met = _conditions(varying[path], breakdowns, plan, traffic, costs[path])
-        if varying[path].constant and not case.failures.random:
+        known, variation = cautious(case, costs[path], varying[path])
+        overhead = float(getattr(costs[path], "overhead_s", plan.serving.overhead_s))  # what a plan carries has none
+        serve = _serves(plan, traffic, known, overhead, case, options.engine)
+        met = _conditions(variation, breakdowns, plan, traffic, costs[path])
+        if variation.constant and not case.failures.random:
             results[path] = serve(met(case.seed))
         else:
             spread[path] = drawn(case, met, serve)
@@ -104,19 +106,19 @@ def _conditions(
 
 
 def _serves(
-    plan: Plan, traffic: Trace, costs: Mapping[str, ModelProfile], case: ServingCase, engine: str
+    plan: Plan, traffic: Trace, costs: Mapping[str, ModelProfile], overhead: float, case: ServingCase, engine: str
 ) -> Callable[[Conditions | None], SimulationResult]:
     """Simulates as the plan says it is served, but for what the case says."""
     said, planned = case.serving.model_fields_set, plan.serving
     max_batch = case.serving.max_batch if "max_batch" in said else planned.max_batch
-    overhead = case.serving.overhead if "overhead" in said else planned.overhead_s
+    extra = case.serving.overhead if "overhead" in said else None
 
     def serve(conditions: Conditions | None) -> SimulationResult:
         result = simulate(
             plan.placement, traffic, costs, engine=engine, batching=None if max_batch == 1 else max_batch,
             dispatch=case.serving.dispatch if "dispatch" in said else planned.dispatch,
             admission=case.serving.admission if "admission" in said else planned.admission,
-            overhead=planned.overhead_s if overhead is None else overhead, conditions=conditions,
+            overhead=overhead if extra is None else extra, conditions=conditions,
         )  # fmt: skip
         return result.trim(case.warmup) if case.warmup > 0 else result
 
