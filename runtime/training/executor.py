@@ -41,6 +41,10 @@ class Span(NamedTuple):
         CPU seconds of its thread: less than `end` − `start` where it waited or another process had its core.
     collective : float
         Seconds that it spent in collectives.
+    slice : int
+        Which token slice.
+    helpers : float
+        CPU seconds of the process's other threads meanwhile: gloo's, which move messages.
     """
 
     op: str
@@ -51,6 +55,7 @@ class Span(NamedTuple):
     cpu: float
     collective: float
     slice: int = 0
+    helpers: float = 0.0
 
 
 class Executor:
@@ -108,8 +113,6 @@ class Executor:
         self._token: Any = mailbox.token()
         self.began = 0.0
         """When the last iteration began, on the clock of `run`; ranks of one machine share it."""
-        self.helpers_s = 0.0
-        """CPU seconds of this process's other threads in the last iteration: gloo's, which move messages."""
 
     def _parcel(self, number: int, edge: Edge, *, back: bool = False) -> Parcel:
         """The parcel that brings an edge's value to its reader or, if `back`, the gradient to the value's maker."""
@@ -128,30 +131,19 @@ class Executor:
             store.clear()
         receives = [i for i, a in enumerate(self.actions) if a.op in (Op.RECV_F, Op.RECV_B)]
         posted = 0
-        helped = time.process_time() - time.thread_time()
         begin = self.began = clock()
         spans: list[Span] = []
         for i, action in enumerate(self.actions):
             while posted < len(receives) and (posted < AHEAD or receives[posted - AHEAD] < i):
                 self._post(self.actions[receives[posted]])
                 posted += 1
-            start, cpu = clock(), time.thread_time()
+            start, cpu, every = clock(), time.thread_time(), time.process_time()
             before = self._collective_seconds(action.stage)
             self._do(action, iteration)
             spent = self._collective_seconds(action.stage) - before
-            spans.append(
-                Span(
-                    action.op,
-                    action.stage,
-                    action.microbatch,
-                    start - begin,
-                    clock() - begin,
-                    time.thread_time() - cpu,
-                    spent,
-                    action.slice,
-                )
-            )
-        self.helpers_s = time.process_time() - time.thread_time() - helped
+            end, cpu, every = clock(), time.thread_time() - cpu, time.process_time() - every
+            what = action.op, action.stage, action.microbatch
+            spans.append(Span(*what, start - begin, end - begin, cpu, spent, action.slice, max(0.0, every - cpu)))
         self.mailbox.settle()
         return spans
 

@@ -101,7 +101,6 @@ def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, 
     mesh = next((m for m, mine in enumerate(ranks) if rank in mine), -1)
     everyone: Any = dist.new_group(list(range(sum(map(len, ranks)))), timeout=timeout)
     answer: dict[str, Any] = {"rank": rank, "mesh": mesh, "seconds": [], "spans": [], "losses": [], "began": []}
-    answer["helpers"] = []
     answer["cores"] = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     if mesh < 0:
         return answer
@@ -148,7 +147,6 @@ def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, 
             spans = executor.run(iteration)
         answer["spans"].append(spans)
         answer["began"].append(executor.began)
-        answer["helpers"].append(executor.helpers_s)
         answer["seconds"].append(max((span.end for span in spans), default=0.0))
         losses = [x * runner.weight(m) for runner in runners.values() for m, x in runner.losses.items()]
         answer["losses"].append(sum(losses) if losses else None)

@@ -71,8 +71,6 @@ class TrainingRun(Shown):
         For each iteration, for each rank, when its spans' clock began, on one clock for all.
     cores : tuple of tuple of int
         For each rank the cores that it could run on; empty where the system does not say.
-    helpers : tuple of tuple of float
-        For each iteration, for each rank, CPU seconds of its process's other threads, which move messages.
     """
 
     seconds: tuple[float, ...]
@@ -87,7 +85,6 @@ class TrainingRun(Shown):
     heard: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     began: tuple[tuple[float, ...], ...] = ()
     cores: tuple[tuple[int, ...], ...] = ()
-    helpers: tuple[tuple[float, ...], ...] = ()
 
     @property
     def median_s(self) -> float:
@@ -360,5 +357,4 @@ def _collect(plan: TrainingPlan, answers: list[dict[str, Any]]) -> TrainingRun:
         heard={a["rank"]: a["heard"] for a in mine if "heard" in a},
         began=tuple(tuple(a["began"][i] for a in mine) for i in range(iterations)),
         cores=tuple(tuple(a["cores"]) for a in mine),
-        helpers=tuple(tuple(a["helpers"][i] for a in mine) for i in range(iterations)),
     )

@@ -23,7 +23,7 @@ def own_shares(run: TrainingRun) -> list[float]:
     messages took.
     """
     shares: list[float] = []
-    for i, ranks in enumerate(run.spans):
+    for ranks in run.spans:
         passes = [[span for span in mine if span.op in COMPUTE and not span.collective] for mine in ranks]
         if not any(passes):  # every pass has collectives: what they waited is not to be told from what others took
             cpu = sum(span.cpu for mine in ranks for span in mine)
@@ -32,10 +32,9 @@ def own_shares(run: TrainingRun) -> list[float]:
             wall = sum(span.end - span.start for mine in passes for span in mine)
             cpu = 0.0
             for rank, mine in enumerate(passes):
-                took, had = sum(span.end - span.start for span in mine), sum(span.cpu for span in mine)
-                beside = _beside(run, rank)
-                lent = sum(span.cpu for other in beside for span in ranks[other])
-                lent += sum(run.helpers[i][r] for r in (rank, *beside)) if run.helpers else 0.0
+                took = sum(span.end - span.start for span in mine)
+                had = sum(span.cpu + span.helpers for span in mine)
+                lent = sum(span.cpu + span.helpers for other in _beside(run, rank) for span in ranks[other])
                 cpu += min(took, had + lent)
         shares.append(min(1.0, cpu / wall) if wall > 0 else 1.0)
     return shares
