@@ -1,11 +1,13 @@
 """One-shot DNN serving: models placed on groups of devices that form pipelines (AlpaServe). `simulate` is the door.
 
-`policy` and `batching` decide (dispatch, admission, batches) and know no clock. `reference` (SimPy) and `compiled`
-(numba) let time pass. `tables` holds the placement as arrays, `result` the outcome, `plan` the plan file, and
-`queueing` the closed forms that simulations are checked against.
+`policy` decides (dispatch, admission, batches) and knows no clock. `reference` (SimPy) and `compiled` (numba) let time
+pass. `conditions` say what really happens (`times` that vary, `outages` of groups), `forecast` draws them many times.
+`tables` holds the placement as arrays, `result` the outcome, `plan` the plan file, and `queueing` the closed forms that
+simulations are checked against.
 """
 
 from .conditions import Conditions
+from .forecast import Forecast, forecast
 from .outages import Outages
 from .policy import DISPATCH, Controller, Decision
 from .policy.batching import Batching
@@ -13,5 +15,5 @@ from .result import SimulationResult
 from .simulate import simulate
 from .times import ServingSpread, ServingTimes
 
-__all__ = ["DISPATCH", "Batching", "Conditions", "Controller", "Decision", "Outages", "ServingSpread", "ServingTimes",
-           "SimulationResult", "simulate"]  # fmt: skip
+__all__ = ["DISPATCH", "Batching", "Conditions", "Controller", "Decision", "Forecast", "Outages", "ServingSpread",
+           "ServingTimes", "SimulationResult", "forecast", "simulate"]  # fmt: skip

@@ -23,7 +23,7 @@ from .replay import Segment, Visits
 from .result import SimulationResult
 from .tables import ServingTables, build_tables
 
-__all__ = ["simulate"]
+__all__ = ["prepare", "serve_really", "simulate"]
 
 ENGINES = ("compiled", "simpy")
 
@@ -80,6 +80,26 @@ def simulate(
     OutOfProfileError
         If a configuration or batch size was not profiled.
     """
+    schedule, tables, rules = prepare(
+        placement, trace, profiles, engine, dispatch=dispatch, batching=batching, admission=admission, overhead=overhead
+    )
+    if conditions is not None:
+        _check_conditions(conditions, schedule)
+    return _run(schedule, tables, trace, engine, rules, conditions)
+
+
+def prepare(
+    placement: Placement | PlacementSchedule,
+    trace: Trace,
+    profiles: Mapping[str, ModelProfile],
+    engine: str,
+    *,
+    dispatch: str = "shortest_queue",
+    batching: Batching | int | None = None,
+    admission: bool = True,
+    overhead: float = 0.0,
+) -> tuple[PlacementSchedule, list[ServingTables], Rules]:
+    """Check what `simulate` is given, and lay it out for engines."""
     if engine not in ENGINES:
         raise InputError(f"engine: unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
     check_dispatch(dispatch)
@@ -99,12 +119,9 @@ def simulate(
         raise InputError(f"placement: expected a Placement or PlacementSchedule (got {type(placement).__name__})")
     if schedule.carry and batching is not None:
         raise InputError("placement: a schedule with carry=True cannot be combined with batching; set carry=False")
-    if conditions is not None:
-        _check_conditions(conditions, schedule)
     max_batch = 1 if batching is None else batching.max_batch
     tables = [build_tables(p, trace.models, profiles, max_batch) for p in schedule.placements]
-    rules = Rules(dispatch, admission, float(overhead), batching is not None)
-    return _run(schedule, tables, trace, engine, rules, conditions)
+    return schedule, tables, Rules(dispatch, admission, float(overhead), batching is not None)
 
 
 def _check_conditions(conditions: Conditions, schedule: PlacementSchedule) -> None:
@@ -140,7 +157,7 @@ def _run(
             columns.append(_serve(rows, table, engine, rules, clock))
         else:
             reality = Reality(conditions, placement, visited)
-            outcome, sent = _serve_really(rows, table, engine, rules, clock, reality)
+            outcome, sent = serve_really(rows, table, engine, rules, clock, reality)
             outcomes.append(outcome)
             visited = reality.after(sent, visited)
         if schedule.carry:
@@ -184,10 +201,14 @@ def _serve(rows: Requests, table: ServingTables, engine: str, rules: Rules, cloc
     return finish, group
 
 
-def _serve_really(
-    rows: Requests, table: ServingTables, engine: str, rules: Rules, clock: npt.NDArray[np.float64], reality: Reality
-) -> tuple[Outcome, list[int]]:
-    """What happens in one segment under conditions, and the jobs that each group was sent."""
+def serve_really(
+    rows: Requests, table: ServingTables, engine: str, rules: Rules, clock: npt.NDArray[np.float64], reality: Reality,
+    *, recorded: bool = True,
+) -> tuple[Outcome, list[int]]:  # fmt: skip
+    """What happens in one segment under conditions, and the jobs that each group was sent.
+
+    Stage visits are recorded only if asked for, where the engine has the choice.
+    """
     if engine == "simpy":
         from .reference import run_reference
 
@@ -195,10 +216,10 @@ def _serve_really(
     if rules.batching:
         from .compiled.real_batching import run_real_batching
 
-        return run_real_batching(rows, table, rules, clock, reality)
+        return run_real_batching(rows, table, rules, clock, reality, recorded=recorded)
     from .compiled.real import run_real
 
-    return run_real(rows, table, rules, clock, reality)
+    return run_real(rows, table, rules, clock, reality, recorded=recorded)
 
 
 def _device_clocks(
