@@ -80,6 +80,7 @@ class CompareOptions(Options):
     )
     fast: bool = Field(default=False, description="measure fewer sizes and rounds")
     calibrate: bool = Field(default=True, description="serve other requests first, and fit what they show")
+    draws: int = Field(default=200, ge=2, le=MAX_REPEATS, description="number of draws of each prediction interval")
     retries: int = Field(
         default=0, ge=0, le=MAX_REPEATS, description="run a cell again if others took the core meanwhile"
     )

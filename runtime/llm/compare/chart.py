@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....files import write_bytes
-from .cells import JUDGED, WITHIN, EngineComparison
+from .cell import JUDGED, WITHIN
+from .cells import EngineComparison
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -25,9 +25,13 @@ from ....profiles.measure.device import DeviceFacts, device_facts
 from ....profiles.measure.pool import WorkerPool
 from ....seeds import generator
 from ....simulator.llm import LLMTrace, simulate_llm
+from ....simulator.llm.forecast import check_draws
 from ..measure.engine import FITS, MeasureOptions, Plan, measure_in, plan_measurement
 from ..measure.job import whole_job
-from .cells import Cell, EngineComparison, by_kind
+from ..steps import undisturbed
+from .cell import Cell, by_kind
+from .cells import EngineComparison
+from .expectation import Ran, foretold
 from .job import CLOCKS, Served, serve_job
 from .settings import SETTINGS, Traffic, scheduler_options, settings_named
 
@@ -55,6 +59,7 @@ def compare_engine(
     profile: Path | None = None,
     retries: int = 0,
     calibrate: bool = True,
+    draws: int = 200,
     progress: Callable[[str], None] | None = None,
 ) -> EngineComparison:
     """Measure, simulate and really serve.
@@ -79,18 +84,22 @@ def compare_engine(
         before). The least disturbed attempt counts, whatever it gave.
     calibrate : bool
         Before each cell serve other requests for a while, and let iterations of a kind take what they took then
-        (`InService`); else the tables alone count.
+        (`InService`), vary as they varied then, and give each figure with a prediction interval; else the tables alone
+        count.
+    draws : int
+        Draws of the times of steps, for the interval.
     progress : callable, optional
         Called with a line that says what is being done.
 
     Raises
     ------
     InputError
-        On an unknown setting, a clock that the device has not, or requests that do not fit.
+        On an unknown setting, a clock that the device has not, fewer than two draws, or requests that do not fit.
     RunError
         If the worker process dies.
     """
     tell, traffic, measure = progress or _silent, traffic or Traffic(), measure or MeasureOptions()
+    check_draws(draws)
     device, clock = measure.device, measure.clock
     chosen = settings_named(settings, device)
     if clock not in CLOCKS or (clock == "core" and device != "cpu"):
@@ -115,6 +124,7 @@ def compare_engine(
     with tempfile.TemporaryDirectory(prefix="meshwright-compare-") as folder:
         for plan in plans:
             spec = plan.spec
+            done: list[tuple[Cell, Ran]] = []
             with WorkerPool(1, device) as pool:
                 facts: DeviceFacts = pool.call(device_facts)[0]
                 kv = 2 * spec.layers * spec.kv_heads * spec.head_dim * plan.number_bytes
@@ -138,7 +148,8 @@ def compare_engine(
                             some = replace(traffic, duration_s=CALIBRATION * traffic.duration_s)
                             reseeded = replace(plan, seed=plan.seed + OTHERS)
                             others = some.requests(level, reseeded, setting.policy, options, cost)[0]
-                        cells.append(runner.cell(name, said, per_s, requests, others))
+                        done.append(runner.cell(name, said, per_s, requests, others))
+                cells += foretold(done, draws, plan.seed, tell) if calibrate else [cell for cell, _ in done]
     return EngineComparison(tuple(cells), measured, configs)
 
 
@@ -154,7 +165,9 @@ class _Runner:
     retries: int
     tell: Callable[[str], None]
 
-    def cell(self, setting: str, level: str, rate: float, requests: LLMTrace, others: LLMTrace | None = None) -> Cell:
+    def cell(
+        self, setting: str, level: str, rate: float, requests: LLMTrace, others: LLMTrace | None = None
+    ) -> tuple[Cell, Ran]:
         """Simulate and serve; first the `others`, if given, to see what iterations take in service."""
         name = self.plan.spec.name
         attempts: list[tuple[Served, float, IterationCost]] = []
@@ -164,16 +177,14 @@ class _Runner:
             pace, served = self.pace(), self.serve(requests, others)
             if others is not None:
                 pace = self.pace() / pace
-            cost = self.cost if others is None else InService.of(self.cost, served.before)
+            cost = self.cost if others is None else InService.of(self.cost, undisturbed(served.before))
             attempts.append((served, pace, cost))
         served, pace, cost = min(attempts, key=lambda one: _disturbance(*one[:2]))
-        simulated = simulate_llm(requests, policy=self.policy, config=self.options, cost=cost)
-        cell = Cell(
+        simulated = simulate_llm(requests, policy=self.policy, config=self.options, cost=cost, engine="fast")
+        return Cell(
             name, setting, level, rate, simulated, served.result, served.share, pace, len(attempts),
-            by_kind(served.cycles, cost), "" if cost is self.cost else str(cost),
-        )  # fmt: skip
-        self.tell(f"{name}, {setting}, {level}: worst difference {cell.worst:.1%}, core ours {served.share:.1%}")
-        return cell
+            by_kind(undisturbed(served.steps), cost), "" if cost is self.cost else str(cost),
+        ), Ran(self.policy, self.options, cost, served)  # fmt: skip
 
     def serve(self, requests: LLMTrace, others: LLMTrace | None) -> Served:
         """Serve with the real engine, the others first."""

@@ -6,15 +6,13 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from ....profiles.llm.decoder import DecoderSpec
-from ....profiles.llm.iteration import Iteration
-from ....profiles.llm.measure_rounds import OURS
 from ....profiles.measure.pool import Worker
 from ....simulator.llm.result.columns import LLMResult
 from ....simulator.llm.workload.requests import LLMTrace
+from ..steps import EngineStep, Moment, steps_of
 
 __all__ = ["CLOCKS", "Served", "serve_job"]
 
@@ -33,16 +31,16 @@ class Served:
         What came of it.
     share : float
         Share of the steps' time in which this process had its core; 1 on a GPU.
-    cycles : list of (Iteration, float)
-        Iterations that had the core from their beginning to the next one's, and those seconds.
-    before : list of (Iteration, float)
+    steps : list of EngineStep
+        All steps that computed something.
+    before : list of EngineStep
         The same of the other requests that this engine served first.
     """
 
     result: LLMResult
     share: float
-    cycles: list[tuple[Iteration, float]]
-    before: list[tuple[Iteration, float]]
+    steps: list[EngineStep]
+    before: list[EngineStep]
 
 
 def serve_job(
@@ -60,41 +58,45 @@ def serve_job(
     The same engine serves both: where its weights and caches lie in memory makes small passes faster or slower.
     """
     from ..engine import LLMEngine, serve_trace
+    from ..engine.serving import warm
 
     with LLMEngine(spec, policy, config, **options) as engine:
         step, on_gpu = engine.step, worker.device.startswith("cuda")
         wall_s = core_s = 0.0
-        begun: list[tuple[float, float, Iteration | None]] = []
+        begun: list[Moment] = []
 
         def timed() -> Any:
             nonlocal wall_s, core_s
             wall, core = time.perf_counter(), time.thread_time()
             out = step()
-            core_s += time.thread_time() - core
-            wall_s += time.perf_counter() - wall
-            begun.append((wall, core, None if out.ran is None else out.ran.iteration))
+            has, after = time.thread_time(), time.perf_counter()
+            core_s += has - core
+            wall_s += after - wall
+            iteration = None if out.ran is None else out.ran.iteration
+            begin, end = (wall, after) if clock == "wall" else (core, has)
+            begun.append(Moment(begin, core, end, has, iteration, engine.busy))
             return out
 
+        warm(engine)  # what meets cold code is no step like others
         engine.step = timed  # type: ignore[method-assign]
-        before: list[tuple[Iteration, float]] = []
+        before: list[EngineStep] = []
         with _by(clock):
             if others is not None:
-                serve_trace(engine, others)
-                before = _cycles(begun)
+                served = serve_trace(engine, others, warmup=False)
+                before = steps_of(begun, _due(begun, served, clock))
                 begun.clear()
                 wall_s = core_s = 0.0
-            result = serve_trace(engine, trace)
+            result = serve_trace(engine, trace, warmup=False)
     share = 1.0 if on_gpu or not wall_s else min(1.0, core_s / wall_s)
-    return Served(result, share, _cycles(begun), before)
+    return Served(result, share, steps_of(begun, _due(begun, result, clock)), before)
 
 
-def _cycles(begun: list[tuple[float, float, Iteration | None]]) -> list[tuple[Iteration, float]]:
-    """Iterations from their begin to the next one's, neither idle nor disturbed."""
-    return [
-        (iteration, after - before)
-        for (before, had, iteration), (after, has, _) in pairwise(begun)
-        if iteration is not None and has - had >= OURS * (after - before)
-    ]
+def _due(moments: list[Moment], result: LLMResult, clock: str) -> list[float]:
+    """When requests were due, by the clock of the moments; nothing by processor time, which has no pauses."""
+    first = next((m.begin for m in moments if m.iteration is not None), None)
+    if clock != "wall" or first is None:
+        return []
+    return sorted((result.arrival + (first - float(result.iterations.start[0]))).tolist())
 
 
 class _CoreClock:

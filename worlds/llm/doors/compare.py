@@ -7,7 +7,7 @@ from typing import cast
 
 from ....errors import InputError
 from ....files import write_text
-from ....runtime.llm.compare.cells import WITHIN
+from ....runtime.llm.compare.cell import WITHIN
 from ....runtime.llm.compare.chart import save_engine_png
 from ....runtime.llm.compare.engine import compare_engine
 from ....runtime.llm.compare.settings import SETTINGS, Traffic
@@ -54,6 +54,7 @@ def compared(asked: Asked) -> Answer:
         profile=None if options.profile is None else Path(options.profile),
         calibrate=options.calibrate,
         retries=options.retries,
+        draws=options.draws,
         progress=asked.progress,
     )
     if options.csv is not None:
@@ -65,8 +66,9 @@ def compared(asked: Asked) -> Answer:
         ""
         if found.within
         else (
-            f"compare: simulated and real differ by up to {found.worst:.1%} (goal: {WITHIN:.0%}); where the core was "
-            "not ours or passes took longer than measured, run it on a quiet machine, or with --retries N"
+            f"compare: {found.inside[0]} of {found.inside[1]} figures are where they were expected, off by "
+            f"{found.mean:.1%} in the mean (goal: all, and {WITHIN:.0%}); where the core was not ours or passes took "
+            "longer than measured, run it on a quiet machine, or with --retries N"
         )
     )
     return Answer(str(found), found.to_dict(), found, written=written, failed=failed)

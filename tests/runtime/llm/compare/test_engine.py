@@ -15,7 +15,7 @@ from meshwright.profiles.llm.measured import measured_cost, read_measurement, wr
 
 pytest.importorskip("torch", reason="the engine needs torch")
 
-from meshwright.runtime.llm.compare.cells import JUDGED, SHOWN
+from meshwright.runtime.llm.compare.cell import SHOWN
 from meshwright.runtime.llm.compare.chart import save_engine_png
 from meshwright.runtime.llm.compare.engine import compare_engine
 from meshwright.runtime.llm.compare.settings import Lengths, Traffic, draw_requests
@@ -52,6 +52,7 @@ def compared():
         Traffic([0.5], lengths=Lengths(prompt=12, output=6, longest_prompt=40, longest_output=12), duration_s=0.4),
         settings=["vllm-v1", "vllm-0.2"],
         measure=MeasureOptions(clock="core", fast=True),
+        draws=20,
     )
 
 
@@ -140,10 +141,23 @@ def test_the_report_holds_every_figure_with_its_sign_and_verdict(compared, tmp_p
     some = frame[(frame["real"] > 0) & frame["judged"]]
     assert some["difference"].to_numpy() == pytest.approx((some["simulated"] / some["real"] - 1).to_numpy())
     said = compared.to_dict()
-    assert said["within"] == all(abs(c["difference"][name]) <= 0.05 for c in said["cells"] for name in JUDGED)
+    judged = frame[frame["judged"]]
+    off = (judged["real"] < judged["low"]) | (judged["real"] > judged["high"])
+    assert said["inside"] == [int((~off).sum()), len(judged)]
+    assert [name for c in said["cells"] for name in c["outside"]] == list(judged["figure"][off])
+    assert said["within"] == (off.sum() <= said["by_chance"] and said["mean"] <= 0.05)
+    assert said["mean"] == pytest.approx(judged["difference"].abs().mean())
+    for cell in said["cells"]:
+        assert cell["foretold"]["draws"] == 20
+        assert cell["shift"] > 0
+        for name, one in cell["foretold"]["figures"].items():
+            assert one["low"] <= one["expected"] * (1 + 1e-9), name
     text = str(compared)
     assert "vllm-0.2" in text
     assert "core ours" in text
+    assert "of 20 draws" in text
+    assert "this run's own steps took" in text
+    assert "figures inside their intervals" in text
     assert save_engine_png(compared, tmp_path / "gaps.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -183,6 +197,7 @@ def test_wrong_wishes_are_refused_before_anything_runs(options, said):
         ({"settings": ["orca"]}, "unknown setting 'orca'; expected one of vllm-v1"),
         ({"settings": []}, "expected settings, each once"),
         ({"measure": MeasureOptions(clock="sun")}, "clock: expected wall"),
+        ({"draws": 0}, "draws: expected an integer >= 2"),
         ({}, "requests of 288 tokens are above the positions of llama-test"),
     ],
 )
@@ -211,6 +226,7 @@ def test_wrong_traffic_is_refused(options):
         ("compare llm --model opt-125m --loads x", "loads[0]: "),
         ("compare llm --model opt-125m --settings orca", "unknown setting"),
         ("compare llm --model opt-125m --clock sun", "clock: "),
+        ("compare llm --model opt-125m --draws 0", "draws: "),
     ],
 )
 def test_the_command_line_says_what_is_wrong_in_a_line(words, said, capsys):
