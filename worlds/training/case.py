@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -28,7 +28,8 @@ from ..limits import (
 from ..world import CIRCUMSTANCE, Case
 
 __all__ = [
-    "ShapeCase", "TrainingCase", "TrainingClusterCase", "TrainingPlannerCase", "TrainingWorkloadCase",
+    "CheckpointCase", "FailuresCase", "ShapeCase",
+    "TrainingCase", "TrainingClusterCase", "TrainingPlannerCase", "TrainingWorkloadCase",
 ]  # fmt: skip
 
 Devices = Annotated[int, Field(gt=0, le=MAX_DEVICES)]
@@ -131,6 +132,81 @@ class TrainingWorkloadCase(_Part):
         return self
 
 
+class FailuresCase(_Part):
+    """What fails during a long run, how it comes back, and who stands by. Without mtbf and node_mtbf nothing fails."""
+
+    mtbf: Annotated[Seconds | None, CIRCUMSTANCE] = Field(
+        default=None,
+        description="mean time between failures of one device, seconds or such as 50000 h; a failure takes its node",
+    )
+    node_mtbf: Annotated[Seconds | None, CIRCUMSTANCE] = Field(
+        default=None,
+        description="the same of what takes a node with all its devices (host, power, network), beside its devices",
+    )
+    weibull: Annotated[float, CIRCUMSTANCE] = Field(
+        default=1.0, ge=0.1, le=10, description="shape of the distribution of lives; 1: exponential"
+    )
+    mttr: Annotated[Annotated[float, BeforeValidator(parse_seconds), Field(ge=0, le=MAX_SECONDS)], CIRCUMSTANCE] = (
+        Field(default=0.0, description="mean repair of a node, seconds; 0: it is back at once")
+    )
+    spares: int = Field(default=0, ge=0, le=MAX_DEVICES, description="nodes that stand by, beside those of the cluster")
+    replicas: Devices = Field(
+        default=1, description="data-parallel replicas, for least_replicas; each takes as many of the nodes"
+    )
+    least_replicas: Devices | None = Field(
+        default=None, description="the run goes on with as few replicas, as much slower; else it waits for all"
+    )
+    run_time: Annotated[Seconds, CIRCUMSTANCE] = Field(
+        default=30 * 86_400.0,
+        description="training of the whole run without failures, seconds or such as 30 d; else that of run_samples",
+    )
+    draws: int = Field(default=20, ge=2, le=10_000, description="number of simulated runs, of which the interval is")
+
+    @model_validator(mode="after")
+    def _fits(self) -> FailuresCase:
+        if self.least_replicas is not None and self.least_replicas > self.replicas:
+            raise ValueError(
+                f"least_replicas: {self.least_replicas} are more than the {self.replicas} replicas; say replicas, too"
+            )
+        return self
+
+    @property
+    def some(self) -> bool:
+        """Whether anything fails."""
+        return self.mtbf is not None or self.node_mtbf is not None
+
+
+class CheckpointCase(_Part):
+    """How often a run saves its state, and what that and starting from it cost."""
+
+    interval: Literal["best"] | Seconds = Field(
+        default="best", description="training between two checkpoints, seconds; best: of the highest expected goodput"
+    )
+    cost: Annotated[float, BeforeValidator(parse_seconds), Field(ge=0, le=MAX_SECONDS)] | None = Field(
+        default=None,
+        description="for how long training stands still for one, seconds; else as long as writing it takes. With "
+        "bandwidth given, too, it is written in the background",
+    )
+    bandwidth: Bandwidth | None = Field(
+        default=None,
+        description="of the storage, all devices together, such as 100 GB/s: weights and optimizer states are written "
+        "and loaded at it",
+    )
+    restart: Annotated[float, BeforeValidator(parse_seconds), Field(ge=0, le=MAX_SECONDS)] = Field(
+        default=300.0,
+        description="from a failure, once its nodes are there, until a run loads its checkpoint: noticing it, starting "
+        "processes; the default is a guess",
+    )
+
+    @model_validator(mode="after")
+    def _shorter(self) -> CheckpointCase:
+        if self.cost is not None and self.interval != "best" and self.cost > self.interval:
+            raise ValueError(
+                f"cost: a checkpoint of {self.cost:g} s is longer than its interval of {self.interval:g} s; write fewer"
+            )
+        return self
+
+
 class TrainingPlannerCase(_Part):
     """Who plans: Alpa and what it is compared with, TeraPipe, GraphPipe, PipeDream, Piper, or a search."""
 
@@ -146,7 +222,7 @@ class TrainingPlannerCase(_Part):
 class TrainingCase(Case):
     """One case of the training world: a model on a cluster, one iteration.
 
-    Nothing is drawn: replications of a case are equal.
+    Nothing is drawn but `failures`: without them replications of a case are equal.
     """
 
     cluster: TrainingClusterCase
@@ -164,4 +240,6 @@ class TrainingCase(Case):
         default=None, description="of planner search: folder of measured kernels; else rates of the data sheet"
     )
     workload: TrainingWorkloadCase
+    failures: FailuresCase = FailuresCase()
+    checkpoint: CheckpointCase = CheckpointCase()
     planner: TrainingPlannerCase = TrainingPlannerCase()

@@ -17,6 +17,7 @@ from ...simulator.cluster import Cluster
 from ...wording import nearest
 from ..words import under
 from .case import TrainingCase
+from .long_run import check_failing, graph_bytes, shape_bytes
 
 if TYPE_CHECKING:
     from ...planners.terapipe.slice_profile import SliceProfile
@@ -71,6 +72,12 @@ class TrainingData:
         said = _plain(case)
         named = said.get("slice_profile")
         return said if named is None else said | {"slice_profile": self.slices[str(named)]}
+
+    def checkpoint_bytes(self, case: TrainingCase, optimizer: str = "adam", dtype: str = "bfloat16") -> float:
+        """Bytes of a checkpoint of a case's model."""
+        if is_search(case):
+            return shape_bytes(self.shapes[model_key(case)], dtype)
+        return graph_bytes(self.graph_of(case), optimizer)
 
     def digests_of(self, case: TrainingCase) -> dict[str, str]:
         """Of the files that a case reads."""
@@ -150,12 +157,22 @@ def load_data(cases: Sequence[TrainingCase], folder: Path) -> TrainingData:
             once("kernels", case.kernels, data.tables, lambda c=case: _tables(str(c.kernels), folder, data))
         else:
             once("model", key, data.graphs, lambda c=case: _graph(c, folder, data))
+        if case.failures.some and (key in data.shapes or key in data.graphs):
+            _check_failing(case, data, wrong)
         profile = _plain(case).get("slice_profile")
         if isinstance(profile, str) and case.planner.name == TERAPIPE:
             once("planner.options", profile, data.slices, lambda p=profile: _slices(p, folder, data))
     if wrong:
         raise InputError("\n".join(wrong))
     return data
+
+
+def _check_failing(case: TrainingCase, data: TrainingData, wrong: list[str]) -> None:
+    try:
+        check_failing(case, cluster_of(case), data.checkpoint_bytes(case))
+    except InputError as error:
+        if str(error) not in wrong:
+            wrong.append(str(error))
 
 
 def _plain(case: TrainingCase) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from itertools import groupby
 
 from ...simulator.training import TrainingPlan
 from .case import TrainingCase
+from .long_run import long_run
 from .solve import TrainingSolved
 
 __all__ = ["decision", "measures"]
@@ -33,21 +34,26 @@ def measures(solved: TrainingSolved) -> tuple[dict[str, float], tuple[str, ...]]
     }
     if solved.tokens:
         values["tokens_per_s"] = values["samples_per_s"] * solved.tokens
+    notes: list[str] = []
+    long = long_run(solved)
+    if long is not None:
+        values |= long.metrics(values)
+        notes += long.notes()
+    pace = values.get("effective_samples_per_s", values["samples_per_s"])
     price = cluster.spec.price_per_hour if case.cluster.price_per_hour is None else case.cluster.price_per_hour
     if price > 0:
         values["cost_per_hour"] = price * cluster.n_devices
-        values["cost_per_sample"] = values["cost_per_hour"] / HOUR_S / values["samples_per_s"]
+        values["cost_per_sample"] = values["cost_per_hour"] / HOUR_S / pace
     if work.run_samples is not None:
-        values["run_days"] = work.run_samples / values["samples_per_s"] / DAY_S
+        values["run_days"] = work.run_samples / pace / DAY_S
         if price > 0:
             values["run_cost"] = values["cost_per_sample"] * work.run_samples
-    notes: list[str] = []
     kept = _kept(case, values)
     if kept is None:
         notes.append("no attainment: neither slo nor deadline is given")
     else:
         values["attainment"] = float(kept)
-    values["goodput"] = 0.0 if kept is False else values["samples_per_s"]
+    values["goodput"] = 0.0 if kept is False else pace
     used = sum(m.hosts * m.devices for m in plan.meshes)
     if used < cluster.n_devices:
         notes.append(f"{cluster.n_devices - used} of {cluster.n_devices} devices are not used")

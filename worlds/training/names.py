@@ -21,6 +21,16 @@ METRICS = {
     "cost_per_sample": "price of one sample",
     "run_days": "time of the whole run, days",
     "run_cost": "price of the whole run",
+    "effective_share": "of runs with failures: share of the time that was training which counts, mean of the draws",
+    "effective_share_expected": "the same in closed form, where there is one",
+    "effective_samples_per_s": "samples per second over a whole run with failures",
+    "effective_tokens_per_s": "tokens per second over a whole run with failures",
+    "checkpoint_interval_s": "training between two checkpoints, whole iterations, seconds",
+    "checkpoint_stall_s": "for how long training stands still for a checkpoint, seconds",
+    "failures_per_day": "failures of all nodes together, a day",
+    "lost_share": "share of the time of a run with failures that they undid",
+    "restart_share": "share of the time of a run with failures that restarts took",
+    "waiting_share": "share of the time of a run with failures in which it waited for nodes",
     "evaluations": "candidates that the planner evaluated",
 }
 """What a study knows of a case."""

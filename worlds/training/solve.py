@@ -42,12 +42,15 @@ class TrainingSolved:
         One simulated iteration.
     tokens : int
         Tokens of a sample; 0: its samples are none.
+    checkpoint_bytes : float
+        Of weights and optimizer states.
     """
 
     case: TrainingCase
     plan: TrainingPlan
     result: TrainingResult
     tokens: int = 0
+    checkpoint_bytes: float = 0.0
 
 
 def plan(case: TrainingCase, data: TrainingData, progress: Progress | None = None) -> TrainingPlan:
@@ -72,7 +75,8 @@ def solve(case: TrainingCase, data: TrainingData) -> TrainingSolved:
         As `plan`.
     """
     made = plan(case, data)
-    return TrainingSolved(case, made, simulate_training(made), tokens_of(case, data))
+    held = data.checkpoint_bytes(case, made.model.optimizer, made.model.dtype) if case.failures.some else 0.0
+    return TrainingSolved(case, made, simulate_training(made), tokens_of(case, data), held)
 
 
 def tokens_of(case: TrainingCase, data: TrainingData) -> int:
@@ -84,9 +88,9 @@ def tokens_of(case: TrainingCase, data: TrainingData) -> int:
 
 
 def _seen(case: TrainingCase) -> str:
-    """What decides a plan: not the seed, for nothing is drawn; not what is only counted or compared."""
+    """What decides a plan: not the seed, for planning draws nothing; not what is only counted or compared."""
     unseen: dict[str, Any] = {
-        "seed": True, "planner": {"label"}, "cluster": {"price_per_hour"},
+        "seed": True, "failures": True, "checkpoint": True, "planner": {"label"}, "cluster": {"price_per_hour"},
         "workload": {"slo", "slo_scale", "run_samples", "deadline"},
     }  # fmt: skip
     return case.model_dump_json(exclude=unseen)

@@ -53,7 +53,8 @@ class TrainingWorld(OpenWorld):
                 instead={"authors": {"workload.global_batch": 1}},
             ),
             "simulate": Door(
-                f"{DOORS}.simulate:simulated", SimulateOptions, "nothing", shows_one=("timeline", "png")
+                f"{DOORS}.simulate:simulated", SimulateOptions, "nothing", shows_one=("timeline", "png"),
+                also=("failures", "checkpoint", "workload.run_samples", *SEED),
             ),
             "run": Door(
                 f"{DOORS}.run:ran", RunOptions, "nothing", "write every action here (CSV)", also=SEED, one=True

@@ -22,7 +22,9 @@ from ....simulator.training import (
 from ....simulator.training.plan.graph import check_slices, known_graph
 from ....simulator.training.plan.words import bytes_text, seconds_text
 from ...door import Answer, Asked
+from ..case import TrainingCase
 from ..options import SimulateOptions
+from .failing import long_document, long_lines, long_runs
 
 __all__ = ["simulated"]
 
@@ -52,7 +54,14 @@ def simulated(asked: Asked) -> Answer:
     runs = {path: simulate_iterations(r.plan) for path, r in results.items() if r.plan.service is not None}
     text = first.explain() if len(results) == 1 else "\n".join(_rows(results))
     text = "\n".join([text, *([""] if runs else []), *(_varying(path, one) for path, one in runs.items())])
-    document = {"plans": [_document(path, result) | _expected(runs.get(path)) for path, result in results.items()]}
+    long = long_runs(cast(TrainingCase, asked.case), results)
+    text = "\n".join([text, *long_lines(long, results)])
+    document = {
+        "plans": [
+            _document(path, result) | _expected(runs.get(path)) | long_document(long.get(path))
+            for path, result in results.items()
+        ]
+    }
     written = tuple(path for path in (options.timeline, options.png) if path is not None)
     return Answer(text, document, first if len(results) == 1 else results, written=written)
 
