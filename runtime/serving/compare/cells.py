@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....reprs import Shown
+from ....simulator.serving.forecast import Forecast
 from ..measure.calibrate import Calibration
 from ..measure.service import InService
 from ..result import RunResult
 from .attribution import Attribution, stage_ratios
-from .expectation import Expectation
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +60,7 @@ class Cell:
         Name of the plan.
     slo_scale : float
         The scale.
-    expected : Expectation
+    expected : Forecast
         The attainment that was expected.
     attribution : Attribution
         Expected and real attainment, and what their difference is made of.
@@ -72,7 +72,7 @@ class Cell:
 
     plan: str
     slo_scale: float
-    expected: Expectation
+    expected: Forecast
     attribution: Attribution
     result: RunResult
     attempts: int = 1

@@ -15,6 +15,7 @@ from ....profiles.profile import ModelProfile
 from ....profiles.profile_set import ProfileSet
 from ....profiles.spread import NO_VARIATION, Variation
 from ....simulator.placement import Placement
+from ....simulator.serving.forecast import Forecast
 from ....simulator.serving.plan.file import Plan
 from ....simulator.serving.simulate import simulate
 from ....traces.trace import Trace
@@ -26,7 +27,7 @@ from ..result import RunResult
 from ..session import Session
 from .attribution import attribute, own_level
 from .cells import OTHERS, Cell, Comparison, Measured, foreign
-from .expectation import Expectation, at_level, expect
+from .expectation import at_level, expect
 
 __all__ = ["SLO_SCALES", "compare"]
 
@@ -193,7 +194,7 @@ def _judged(
     asked.tell(f"{name}: drawing what times could have been, {asked.options.draws} times for each cell")
     serving = asked.serving(known) | {"batching": asked.batching}
 
-    def expected(scale: float, draws: int, varies: Variation = variation) -> Expectation:
+    def expected(scale: float, draws: int, varies: Variation = variation) -> Forecast:
         traffic = asked.trace.with_slo_scale(scale, asked.profiles)
         return expect(session.placement, traffic, known, varies, draws=draws, seed=asked.options.seed, **serving)
 

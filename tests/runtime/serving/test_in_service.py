@@ -8,13 +8,13 @@ import pytest
 from meshwright.profiles import ModelProfile, ParallelConfig, ProfileSet, Provenance
 from meshwright.runtime.serving.compare.attribution import Attribution
 from meshwright.runtime.serving.compare.cells import Cell, Comparison
-from meshwright.runtime.serving.compare.expectation import Expectation
 from meshwright.runtime.serving.measure.cores import NOT_KNOWN, Snapshot, used_between
 from meshwright.runtime.serving.measure.rehearse import other_requests
 from meshwright.runtime.serving.measure.service import in_service
 from meshwright.runtime.serving.measure.visits import gaps, visits
 from meshwright.runtime.serving.result import RunResult
 from meshwright.simulator import Group, Placement, simulate
+from meshwright.simulator.serving.forecast import Forecast
 from meshwright.simulator.serving.replay import stage_spans
 from meshwright.traces import gamma
 
@@ -151,7 +151,7 @@ def test_cores_are_divided_into_ours_others_and_the_hosts():
 
 
 def cell(plan, scale, draws, real):
-    expected = Expectation(np.array(draws), 100)
+    expected = Forecast(np.array(draws), 100)
     result = served()
     return Cell(plan, scale, expected, Attribution(expected.mean, real, 0.0, 0.0, real - expected.mean), result)
 
@@ -170,6 +170,6 @@ def test_a_comparison_counts_cells_inside_and_orders_of_plans():
 
 
 def test_an_end_of_the_interval_and_half_a_request_beyond_it_are_inside():
-    one = Expectation(np.full(50, 0.5), 100)
+    one = Forecast(np.full(50, 0.5), 100)
     assert one.holds(0.504)
     assert not one.holds(0.506)
