@@ -4,7 +4,8 @@ Every function takes numbers or arrays and broadcasts; rates are per second, tim
 a request spends in the system, waiting and service. A queue at or over capacity has no mean: the answer is ``inf``. A
 parameter that makes no sense (negative, NaN, no server) is an `InputError`.
 
-Sources: L. Kleinrock, Queueing Systems I, ch. 3 and 5, and II, ch. 3 (priorities); AlpaServe (OSDI '23), §3.4.
+Sources: L. Kleinrock, Queueing Systems I, ch. 3 and 5, and II, ch. 2 (the bound for G/G/1) and 3 (priorities);
+AlpaServe (OSDI '23), §3.4.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import numpy.typing as npt
 
 from ...errors import InputError
 
-__all__ = ["Frontier", "erlang_b", "erlang_c", "frontier", "md1", "mg1", "mm1", "mm1_priority", "mmc", "w_pipeline",
-           "w_simple"]  # fmt: skip
+__all__ = ["Frontier", "Shares", "erlang_b", "erlang_c", "failing_server", "frontier", "kingman", "md1", "mg1", "mm1",
+           "mm1_priority", "mmc", "w_pipeline", "w_simple"]  # fmt: skip
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -71,6 +72,70 @@ def md1(rate: npt.ArrayLike, service_s: npt.ArrayLike) -> FloatArray:
 def mm1(rate: npt.ArrayLike, service_s: npt.ArrayLike) -> FloatArray:
     """W of M/M/1: ``1 / (1 / service_s - rate)``."""
     return mg1(rate, service_s, 1.0)
+
+
+def kingman(
+    rate: npt.ArrayLike, service_s: npt.ArrayLike, arrivals_cv2: npt.ArrayLike, service_cv2: npt.ArrayLike
+) -> FloatArray:
+    """Upper bound on W of G/G/1, first come first served: ``mean + rate * (var_a + var_s) / (2 * (1 - load))``.
+
+    Interarrival times are independent of each other, and so are service times: slow seconds that come in runs can
+    exceed it. The bound is approached as the load nears 1 (J. F. C. Kingman, 1962).
+
+    Parameters
+    ----------
+    rate : array_like
+        Arrival rate, per second.
+    service_s : array_like
+        Mean service time, seconds.
+    arrivals_cv2, service_cv2 : array_like
+        Squared coefficients of variation of the times between arrivals and of the service times.
+    """
+    lam, mean = _checked("rate", rate, open_low=True), _checked("service_s", service_s, open_low=True)
+    rho = lam * mean
+    variance = _checked("arrivals_cv2", arrivals_cv2) / lam**2 + _checked("service_cv2", service_cv2) * mean**2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(rho < 1, mean + lam * variance / (2 * (1 - rho)), np.inf)[()]
+
+
+class Shares(NamedTuple):
+    """What becomes of the requests to a server that fails, as shares that sum to 1.
+
+    Parameters
+    ----------
+    served, lost, rejected : ndarray
+        Served; lost in service by a failure; rejected because the server was busy or away.
+    """
+
+    served: FloatArray
+    lost: FloatArray
+    rejected: FloatArray
+
+
+def failing_server(
+    rate: npt.ArrayLike, service_s: npt.ArrayLike, mtbf_s: npt.ArrayLike, mttr_s: npt.ArrayLike
+) -> Shares:
+    """Shares of M/D/1/1 whose server fails at exponential intervals, idle or busy, and loses what it serves.
+
+    While the server is up, a cycle is an idle time, ended by an arrival or a failure, and a service, which survives
+    with probability ``q = exp(-service_s / mtbf_s)``. So it is idle ``1 / (1 - a q)`` times per life, where
+    ``a = rate / (rate + 1 / mtbf_s)`` is the chance that the arrival comes first; Poisson arrivals see time averages.
+
+    Parameters
+    ----------
+    rate : array_like
+        Poisson arrival rate, per second.
+    service_s : array_like
+        Service time, seconds.
+    mtbf_s, mttr_s : array_like
+        Mean time in which the server is up, and mean time until it is back, seconds.
+    """
+    lam, d = _checked("rate", rate, open_low=True), _checked("service_s", service_s, open_low=True)
+    up, down = _checked("mtbf_s", mtbf_s, open_low=True), _checked("mttr_s", mttr_s)
+    dies = -np.expm1(-d / up)
+    idle = 1 / (1 / up + lam * dies)  # seconds of a life: 1 / (1 - a q) times 1 / (rate + 1 / mtbf_s)
+    accepted = idle / (up + down)
+    return Shares(accepted * (1 - dies), accepted * dies, 1 - accepted)
 
 
 def erlang_b(servers: int, offered: npt.ArrayLike) -> FloatArray:

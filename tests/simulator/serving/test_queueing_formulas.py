@@ -102,3 +102,20 @@ def test_senseless_parameters_are_refused(call):
 def test_a_queue_over_capacity_has_no_mean():
     assert q.md1(1.0, 1.0) == q.mm1(2.0, 1.0) == q.mmc(4.0, 1.0, 4) == np.inf
     assert q.erlang_c(4, 5.0) == 1.0
+
+
+def test_kingman_bounds_what_is_known_exactly():
+    rate = np.array([0.1, 0.5, 0.9, 0.999])
+    for cv2 in (0.0, 0.5, 1.0, 3.0):
+        exact, bound = q.mg1(rate, 1.0, cv2), q.kingman(rate, 1.0, 1.0, cv2)
+        assert (bound >= exact).all()
+        assert bound[-1] / exact[-1] == pytest.approx(1.0, abs=0.002)
+    assert q.kingman(1.0, 1.0, 1.0, 1.0) == np.inf
+    with pytest.raises(InputError, match="arrivals_cv2"):
+        q.kingman(0.5, 1.0, -1.0, 1.0)
+
+
+def test_a_server_that_never_fails_is_erlangs():
+    shares = q.failing_server(0.7, 1.0, 1e12, 0.0)
+    assert shares.rejected == pytest.approx(float(q.erlang_b(1, 0.7)))
+    assert shares.lost == pytest.approx(0.0, abs=1e-9)
