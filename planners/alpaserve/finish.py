@@ -45,6 +45,7 @@ def finish(
     begun: float,
     seed: int | None = None,
     extra: Mapping[str, float] | None = None,
+    placement: Placement | None = None,
 ) -> Plan:
     """Make the plan.
 
@@ -62,9 +63,11 @@ def finish(
         `time.perf_counter` when planning began.
     extra : mapping, optional
         More predicted metrics.
+    placement : Placement, optional
+        The state on devices, where it matters on which.
     """
     i = instance
-    placement = evaluator.placement(state)
+    placement = evaluator.placement(state) if placement is None else placement
     predicted = predict(i, placement) | dict(extra or {})
     entry = PlannerEntry(
         name=name, options=dict(options), seed=seed, seconds=time.perf_counter() - begun,

@@ -26,8 +26,12 @@ __all__ = [
     "PartitionOptions",
     "PlanOptions",
     "ReplicationOptions",
+    "SURVIVE",
     "SelectionOptions",
 ]
+
+SURVIVE = ("none", "device", "node")
+"""What a plan is to survive the loss of, any one at a time."""
 
 ALGORITHMS = ("auto", "algorithm1", "algorithm2")
 """``auto``: Algorithm 2 with and without separate model buckets, the better one. ``algorithm2``: the paper's, separate
@@ -216,6 +220,9 @@ class PlanOptions(InstanceOptions):
         So many draws of them, at least 2.
     criterion : str or float
         ``"mean"`` attainment over robust traces or draws of times, or the quantile of it to make large (0: the worst).
+    survive : str
+        ``device`` or ``node``: plan for what is attained when any one of them is lost, whichever hurts most, and only
+        then for what is attained while all is well; ``none``: all stays well.
     fill : bool
         Fill spare memory with replicas that do no harm.
     """
@@ -237,6 +244,7 @@ class PlanOptions(InstanceOptions):
     times: str = "mean"
     draws: int = 20
     criterion: str | float = "mean"
+    survive: str = "none"
     fill: bool = True
 
     def __post_init__(self) -> None:
@@ -257,6 +265,9 @@ class PlanOptions(InstanceOptions):
         seconds = self.local_search_seconds
         if not (math.isfinite(seconds) and seconds >= 0):
             raise InputError(f"local_search_seconds: expected finite seconds >= 0 (got {seconds})")
+        _check_word(self, "survive", SURVIVE)
+        if self.survive != "none" and self.robust is not None:
+            raise InputError(f"survive: {self.survive} and robust are two aims; leave one out")
         self._check_robust()
 
     def _check_robust(self) -> None:

@@ -19,7 +19,8 @@ from .local_search import local_search
 from .options import PlanOptions
 from .partition import Search
 from .robust import Scenarios, concatenate, resampled
-from .selection import fill_spare_memory
+from .selection import fast_selection, fill_spare_memory
+from .survive import Survival
 
 __all__ = ["plan"]
 
@@ -29,6 +30,9 @@ RECORDED = (
     "fill", "memory",
 )  # fmt: skip
 """Options that a plan says it was made with, in this order. How it is served stands elsewhere in a plan."""
+
+SURVIVE_MOVES = 1000
+"""Moves of the local search for plans that survive a loss. A guess: a few seconds for tens of devices."""
 
 Progress = Callable[[str], None]
 
@@ -95,6 +99,8 @@ def plan(
 
     improve = _improver(asked, seed, progress)
     state = search(evaluator)
+    if asked.survive != "none":
+        return _surviving(asked, evaluator, search(evaluator), begun, seed, progress)
     extra: dict[str, float] = {}
     quantile = asked.quantile
     if traces and quantile is not None:
@@ -118,10 +124,50 @@ def plan(
     if traces:
         each = Scenarios(instance, traces).attainments(state)
         extra |= {"robust_mean": sum(each) / len(each), "robust_worst": min(each)}
-    record = {name: getattr(asked, name) for name in RECORDED} | {
-        "config": None if asked.config is None else str(asked.config), "robust": len(traces),
+    return finish(nominal, state, evaluator, "alpaserve", _record(asked, len(traces)), begun, seed, extra)
+
+
+def _record(asked: PlanOptions, traces: int = 0) -> dict[str, Any]:
+    """Options as a plan says them."""
+    return {name: getattr(asked, name) for name in RECORDED} | {
+        "config": None if asked.config is None else str(asked.config), "robust": traces,
     }  # fmt: skip
-    return finish(nominal, state, evaluator, "alpaserve", record, begun, seed, extra)
+
+
+def _surviving(
+    asked: PlanOptions, evaluator: Evaluator, usual: State, begun: float, seed: int, progress: Progress | None
+) -> Plan:
+    """The plan for what is attained after the worst loss, and how it compares with the usual one.
+
+    The local search begins at the best of the usual plan and of equal groups of each configuration.
+    """
+    survival, instance = Survival(evaluator, asked.survive), evaluator.instance
+    if asked.fill:
+        usual = fill_spare_memory(evaluator, usual)
+    starts = [usual]
+    for c, config in enumerate(instance.configs):
+        if asked.config is None and config.n_devices <= instance.n_devices and instance.fits[c].any():
+            starts.append(fast_selection(evaluator, uniform_groups(instance, config)).state)
+    score = survival.objective
+    first = min(starts, key=lambda state: (score(state, None), state))
+    found = local_search(
+        evaluator, first, iterations=asked.local_search_iterations or SURVIVE_MOVES,
+        seconds=asked.local_search_seconds or None, seed=seed, objective=score, progress=progress,
+    )  # fmt: skip
+    filled = fill_spare_memory(evaluator, found.state) if asked.fill else found.state
+    state = min((found.state, filled), key=lambda state: score(state, None) or 0)
+    arranged = survival.improved(survival.arrange(state))
+    plain = survival.improved(survival.arrange(usual))
+    after, without = survival.attainment(arranged), survival.attainment(plain)
+    extra = {
+        "survive_worst": after,
+        "survive_worst_of_usual": without,
+        "survive_gain": after - without,
+        "attainment_of_usual": evaluator.attainment(usual),
+    }
+    return finish(
+        instance, state, evaluator, "alpaserve", _record(asked), begun, seed, extra, survival.placement(arranged)
+    )
 
 
 Improver = Callable[[Evaluator, State, Callable[[State, int | None], int | None] | None], State]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -20,7 +20,7 @@ __all__ = ["FailuresCase", "LoadingCase", "breakdowns_of"]
 Seconds = Annotated[float, BeforeValidator(parse_seconds), Field(gt=0, le=MAX_SECONDS)]
 Bandwidth = Annotated[float, BeforeValidator(parse_bandwidth), Field(ge=1, le=MAX_BYTES_PER_S)]
 Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(ge=0, le=MAX_BYTES)]
-Entry = Mapping[str, int | float | str]
+Entry = Mapping[str, Any]
 
 
 class _Part(Shown, BaseModel):
