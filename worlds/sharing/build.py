@@ -11,6 +11,7 @@ from ...errors import InputError
 from ...simulator.sharing import (
     App,
     AppFailure,
+    Beliefs,
     Job,
     Machine,
     MachineFailure,
@@ -90,6 +91,7 @@ def world_of(case: SharingCase, apps: Sequence[App]) -> SharingWorld:
         cluster_of(case.cluster), tuple(apps), case.lease, case.overheads.checkpoint, case.overheads.container,
         case.estimates, tuple(MachineFailure(f.machine, f.at, f.repair) for f in case.failures.machines),
         tuple(AppFailure(numbers[f.app], f.at) for f in case.failures.apps), containers=case.overheads.containers,
+        beliefs=Beliefs(case.beliefs.slowdown, least=case.beliefs.least, spread=case.beliefs.spread, seed=case.seed),
         **ending,
     )  # fmt: skip
 

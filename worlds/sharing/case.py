@@ -18,8 +18,8 @@ from .part import Factor, Fraction, Gpus, GpuSeconds, Part, Restart, Seconds, So
 from .policies import POLICIES, BaselineOptions, ThemisOptions, complaints_of
 
 __all__ = [
-    "AppCase", "AppFailureCase", "FailuresCase", "JobCase", "MachineCase", "MachineFailureCase", "OverheadsCase",
-    "PolicyCase", "SharedClusterCase", "SharingCase", "SharingWorkloadCase",
+    "AppCase", "AppFailureCase", "BeliefsCase", "FailuresCase", "JobCase", "MachineCase", "MachineFailureCase",
+    "OverheadsCase", "PolicyCase", "SharedClusterCase", "SharingCase", "SharingWorkloadCase",
 ]  # fmt: skip
 
 
@@ -243,6 +243,20 @@ class OverheadsCase(Part):
     )
 
 
+class BeliefsCase(Part):
+    """What agents know of what distance costs."""
+
+    slowdown: Literal["known", "assumed", "learned"] = Field(
+        default="known", description="known; 1, 1.1 and 1.3 for ever; or those until iterations were timed"
+    )
+    least: Annotated[int, Field(ge=1, le=MAX_JOBS)] = Field(
+        default=20, description="of learned: number of iterations before a start value is given up"
+    )
+    spread: Annotated[Fraction, Field(lt=1)] = Field(
+        default=0.0, description="of learned: share of its mean by which an iteration's time spreads"
+    )
+
+
 class MachineFailureCase(Part):
     """A machine that is gone for a while."""
 
@@ -317,6 +331,7 @@ class SharingCase(Case):
         default="fluid",
         description="how agents estimate a phase: as Table 3 does, or when its slowest job ends (Eq. 2)",
     )
+    beliefs: BeliefsCase = BeliefsCase()
     failures: Annotated[FailuresCase, CIRCUMSTANCE] = FailuresCase()
     max_time: Annotated[SomeSeconds | None, CIRCUMSTANCE] = Field(
         default=None, description="when an app that has not ended is called endless, seconds"
