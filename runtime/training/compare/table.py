@@ -132,8 +132,8 @@ class TrainingComparison:
 
     @property
     def right(self) -> bool:
-        """Whether all differences are within the bar, and no pair is misplaced."""
-        return self.worst <= WITHIN and not self.misplaced
+        """Whether every plan is inside its interval or within the bar, and no pair is misplaced."""
+        return all(row.inside or abs(row.difference) <= WITHIN for row in self.rows) and not self.misplaced
 
     def __str__(self) -> str:
         return "\n".join(self._lines())

@@ -51,10 +51,10 @@ def compared(asked: Asked) -> Answer:
         lines = [",".join(rows[0]), *(",".join(str(value) for value in row.values()) for row in rows)]
         write_text(options.csv, "\n".join(lines) + "\n")
     failed = ""
-    if result.worst > WITHIN:
-        failed = f"compare: simulated and measured differ by up to {result.worst:.1%} (goal: {WITHIN:.0%})"
-    elif result.misplaced:
+    if result.misplaced:
         failed = "compare: the simulation orders plans whose intervals are apart otherwise than they ran"
+    elif not result.right:
+        failed = f"compare: runs are outside their intervals, by up to {result.worst:.1%} (goal: {WITHIN:.0%})"
     inside = sum(row.inside for row in result.rows)
     document = {"plans": rows, "worst": result.worst, "inside": inside, "ordered": result.ordered}
     written = () if options.csv is None else (options.csv,)
