@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from ...cluster import Cluster
 from .collectives import GroupLinks
 from .columns import Columns
-from .kernels import DTYPE_BYTES, Kernels
+from .kernels import FP8, Kernels
 from .layer_costs import end_times, layer_times, padded_vocab
-from .memory import STATE_BYTES, device_params, layer_params, stage_layers
+from .memory import device_params, layer_params, stage_layers, state_bytes
 from .model import TransformerShape
 from .rates import Stack
 from .result import TimeParts
@@ -25,6 +25,17 @@ Floats = NDArray[np.float64]
 BUCKET = (40e6, 1e6)
 """Parameters that Megatron-LM reduces at once: at least, and per data-parallel rank (its ``bucket_size`` is
 ``max(40000000, 1000000 * data_parallel_size)``)."""
+
+
+TENSORS = {False: 12, True: 6}
+"""Parameter tensors of a GPT layer (four matrices and their biases, two norms) and of a Llama layer. The optimizer's
+step takes the host about one operator for each: its loops over them take 4 us in Python (measured with tensors of a
+few bytes on one EPYC core), and one of them launches a copy."""
+STEP_TRAFFIC = {"bf16": 30, "fp16": 48, "fp32": 24, "fp8": 30}
+"""Bytes moved per parameter in an optimizer's step, but for gradients in their own type: Adam's three numbers, read and
+written (24); the copy to half precision (6); with loss scaling, in fp16, gradients are copied to fp32 (2 + 4), unscaled
+and checked (8), and read from that copy by the norm and by Adam (8, of which 4 are counted as gradients in fp16).
+Clipping (8) runs only where the norm is above its bound."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +63,8 @@ def iteration(shape: TransformerShape, cluster: Cluster, kernels: Kernels, stack
     few = c.take(sample)
     group = GroupLinks.of(cluster, kernels.rates, few.tp, 1)
     layer = layer_times(shape, kernels, stack, group, few.microbatch, few.sequence_parallel, few.recompute)
-    ends = end_times(shape, kernels, group, few.microbatch, few.sequence_parallel)
+    added = 2 * (stack.gradient_bytes or 4)
+    ends = end_times(shape, kernels, group, few.microbatch, few.sequence_parallel, added)
 
     p, m = c.pp.astype(float), c.microbatches.astype(float)
     middle, outer = stage_layers(shape, c.pp, c.interleave)
@@ -64,7 +76,7 @@ def iteration(shape: TransformerShape, cluster: Cluster, kernels: Kernels, stack
     count = np.where(inside, middle, outer)  # of the slowest stage
     send = _send_seconds(shape, cluster, kernels, stack, few, group)[back] if (p > 1).any() else 0 * p
     pipe = GroupLinks.of(cluster, kernels.rates, c.pp, c.tp * c.dp)
-    size = DTYPE_BYTES[kernels.dtype]
+    size = kernels.size
     share = np.where(c.sequence_parallel | stack.scatter_gather, c.tp, 1)
     hop = pipe.send(size * c.microbatch * shape.seq * shape.hidden / share, cluster, kernels.rates)
     times = pipeline_time(
@@ -75,8 +87,9 @@ def iteration(shape: TransformerShape, cluster: Cluster, kernels: Kernels, stack
     data = _data_parallel(shape, cluster, kernels, stack, c, count * layer.forward[back], count * layer.backward[back])
     params = _most_params(shape, c)
     shared = np.where(c.zero >= 1, c.dp, 1)
-    gradient = STATE_BYTES[kernels.dtype][1]
-    per_param = gradient * 2 + 24 + size + (12 if kernels.dtype == "fp16" else 0)  # norm, Adam's three, casts
+    gradient = state_bytes(stack, kernels.dtype)[1]
+    per_param = 2 * gradient + STEP_TRAFFIC[kernels.dtype]  # the norm and Adam read gradients
+    narrowed = 4 if kernels.dtype == FP8 else 0  # to 8 bits and their transpose, once an iteration, on every device
     tied = 0.0 * p
     if shape.tied:
         stage = c.tp * c.dp
@@ -102,8 +115,8 @@ def iteration(shape: TransformerShape, cluster: Cluster, kernels: Kernels, stack
         "pipeline_transfer": times.transfer,
         "data_parallel": data,
         "tied_embedding": tied,
-        "optimizer": kernels.streaming(params * (per_param / shared + gradient)),
-        "host": np.full(len(p), stack.iteration_s),
+        "optimizer": kernels.streaming(params * (per_param / shared + gradient + narrowed)),
+        "host": stack.iteration_s + stack.op_s * TENSORS[shape.gated] * middle,
     }
     return TimeColumns(parts, sum(parts.values(), 0 * p))
 
@@ -119,7 +132,7 @@ def _send_seconds(
     shape: TransformerShape, cluster: Cluster, kernels: Kernels, stack: Stack, few: Columns, group: GroupLinks
 ) -> Floats:
     """Gathering an activation that was sent in tensor-parallel shares, where layers want it whole."""
-    whole = DTYPE_BYTES[kernels.dtype] * few.microbatch * shape.seq * shape.hidden
+    whole = kernels.size * few.microbatch * shape.seq * shape.hidden
     return np.where(few.sequence_parallel | (not stack.scatter_gather), 0.0, group.half(whole))
 
 
@@ -143,7 +156,7 @@ def _data_parallel(
     """
     group = GroupLinks.of(cluster, kernels.rates, c.dp, c.tp)
     params = _most_params(shape, c)
-    parameter, gradient, _ = STATE_BYTES[kernels.dtype]
+    parameter, gradient, _ = state_bytes(stack, kernels.dtype)
     bucket = np.maximum(BUCKET[0], BUCKET[1] * c.dp)
     buckets = np.ceil(params / bucket)
     layer = np.minimum(c.pp / shape.layers, 1.0)  # of a stage's pass

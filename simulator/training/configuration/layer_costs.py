@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .collectives import GroupLinks
-from .kernels import DTYPE_BYTES, Kernels
+from .kernels import FP8, Kernels
 from .model import TransformerShape
 from .rates import Stack
 
@@ -83,15 +83,16 @@ def layer_times(
     sp, again = np.asarray(sequence_parallel, dtype=bool), np.asarray(recompute)
     n = b * shape.seq
     rows = np.where(sp, n / t, n)
-    size = DTYPE_BYTES[kernels.dtype]
+    size = kernels.size
     dropout = stack.dropout and not shape.gated if shape.dropout is None else shape.dropout
     h, inner, ffn = shape.hidden, shape.inner / t, shape.ffn / t
     qkv, q = (shape.q_width + 2 * shape.kv_width) / t, shape.q_width / t
 
     matrices = ((qkv, h), (h, q), (inner, h), (h, ffn))  # [columns, depth] of the four products
-    forward = [kernels.gemm(n, columns, depth) for columns, depth in matrices]
-    by_input = [kernels.gemm(n, depth, columns) for columns, depth in matrices]
-    by_weight = [kernels.gemm(columns, depth, n, output_bytes=8) for columns, depth in matrices]
+    forward = [kernels.gemm(n, columns, depth, narrow=True) for columns, depth in matrices]
+    by_input = [kernels.gemm(n, depth, columns, narrow=True) for columns, depth in matrices]
+    added = 2 * (stack.gradient_bytes or 4)  # weight gradients are read and written
+    by_weight = [kernels.gemm(columns, depth, n, output_bytes=added, narrow=True) for columns, depth in matrices]
 
     attention = _attention(shape, kernels, stack, n, t, dropout)
 
@@ -110,14 +111,31 @@ def layer_times(
     turn = 2 * size * n * (q if not shape.gated else q + qkv)  # heads to the front, or rotary embedding
     element_forward = element_forward + kernels.streaming(turn, 1)
     element_backward = element_backward + kernels.streaming(turn, 1)
+    if not stack.flash:
+        # Queries, keys and values are parts of one tensor, whose gradient is put together from theirs.
+        element_backward = element_backward + kernels.streaming(2 * size * n * qkv, 1)
+    if kernels.dtype == FP8:
+        casts = _casts(kernels, n * h, rows * h, n * q, n * qkv, n * ffn)
+        element_forward, element_backward = element_forward + casts[0], element_backward + casts[1]
 
     whole = size * n * h
     half, reduce = group.half(whole), group.all_reduce(whole)
-    tensor_forward = np.where(sp, 4 * half, 2 * reduce)
+    gather = (
+        group.half(n * h) if kernels.dtype == FP8 else half
+    )  # inputs and gradients are gathered as they are multiplied
     one = np.where(sp, half, reduce)
+    before, after = 2 * gather, 2 * half  # of the products of a pass
+    if stack.overlap_tensor:
+        # Chunk by chunk, one per device: the first one cannot be hidden.
+        before = _beside_chunks(kernels, gather, forward[0], t) + _beside_chunks(kernels, gather, forward[2], t)
+        after = _beside_chunks(kernels, half, forward[1], t) + _beside_chunks(kernels, half, forward[3], t)
+    tensor_forward = np.where(sp, before + after, 2 * reduce)
+    gradients = 2 * gather
+    if stack.overlap_tensor:
+        gradients = _beside_chunks(kernels, gather, by_input[1], t) + _beside_chunks(kernels, gather, by_input[3], t)
     beside_weight = kernels.beside(one, by_weight[0]) + kernels.beside(one, by_weight[2])
-    beside_input = kernels.beside(half, by_input[0]) + kernels.beside(half, by_input[2])
-    tensor_backward = beside_weight + np.where(sp, beside_input + 2 * half, 0.0)
+    beside_input = kernels.beside(gather, by_input[0]) + kernels.beside(gather, by_input[2])
+    tensor_backward = beside_weight + np.where(sp, beside_input + gradients, 0.0)
 
     gemm_forward, gemm_backward = sum(forward), sum(by_input) + sum(by_weight)
     device_forward = gemm_forward + attention[0] + element_forward + tensor_forward
@@ -136,6 +154,24 @@ def layer_times(
     )
 
 
+def _beside_chunks(kernels: Kernels, collective: Any, product: Any, chunks: Any) -> Floats:
+    """Seconds that a collective adds to the product that it feeds or follows, in so many chunks."""
+    return collective / chunks + kernels.beside((1 - 1 / chunks) * collective, (1 - 1 / chunks) * product)
+
+
+def _casts(kernels: Kernels, whole: Any, rows: Any, q: Any, qkv: Any, ffn: Any) -> tuple[Floats, Floats]:
+    """Seconds (forward, backward) of what 8-bit products add to a layer's streaming kernels, for so many elements of
+    the hidden state, of its share on this device, of queries, of queries, keys and values, and of the MLP.
+
+    Transformer Engine on Hopper, delayed scaling. Forward: norms and the activation function write 8 bits instead of
+    16; the attention's output is cast (3 bytes). Backward: the four inputs are transposed (2 bytes), three gradients
+    are cast and transposed at once (4 bytes), the activation function's kernel does the fourth for what it saves.
+    """
+    forward = 3 * q - 2 * rows - ffn
+    backward = 2 * (2 * whole + q + ffn) + 4 * (2 * whole + qkv)
+    return kernels.streaming(forward, 1), kernels.streaming(backward, 7)
+
+
 def _attention(
     shape: TransformerShape, kernels: Kernels, stack: Stack, n: Floats, t: Floats, dropout: bool
 ) -> tuple[Floats, Floats]:
@@ -146,7 +182,7 @@ def _attention(
             kernels.flash(n, heads, s, d, backward=False),
             kernels.flash(n, heads, s, d, backward=True),
         )
-    size, scores, batch = DTYPE_BYTES[kernels.dtype], n * heads * s, n / s * heads
+    size, scores, batch = kernels.size, n * heads * s, n / s * heads
     products = kernels.gemm(s, s, d, batch=batch) + kernels.gemm(s, d, s, batch=batch)
     drop = 2 * size + 1 if dropout else 0
     forward = products + kernels.streaming((2 * size + drop) * scores, 2)
@@ -171,17 +207,23 @@ def padded_vocab(shape: TransformerShape, tp: Any) -> Floats:
 
 
 def end_times(
-    shape: TransformerShape, kernels: Kernels, group: GroupLinks, microbatch: Any, sequence_parallel: Any
+    shape: TransformerShape,
+    kernels: Kernels,
+    group: GroupLinks,
+    microbatch: Any,
+    sequence_parallel: Any,
+    added: int = 8,
 ) -> EndTimes:
     """Costs of the ends, vocabulary-parallel. The loss runs in fp32: per logit 38 bytes forward (cast 6, maximum 4,
-    subtract 8, exponential 8, sum 4, divide 8), 14 backward (scale 8, cast 6)."""
+    subtract 8, exponential 8, sum 4, divide 8), 14 backward (scale 8, cast 6). `added`: bytes moved per weight
+    gradient."""
     t, sp = group.size, np.asarray(sequence_parallel, dtype=bool)
     n = np.asarray(microbatch, dtype=float) * shape.seq
-    size, h, v = DTYPE_BYTES[kernels.dtype], shape.hidden, padded_vocab(shape, t) / t
+    size, h, v = kernels.size, shape.hidden, padded_vocab(shape, t) / t
     rows = np.where(sp, n / t, n)
     whole = size * n * h
     half, reduce = group.half(whole), group.all_reduce(whole)
-    by_weight = kernels.gemm(v, h, n, output_bytes=8)
+    by_weight = kernels.gemm(v, h, n, output_bytes=added)
     statistics = 3 * group.all_reduce(4 * n)
     return EndTimes(
         kernels.streaming(4 * size * n * h, 3) + np.where(sp, half, reduce),

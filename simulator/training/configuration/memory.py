@@ -23,16 +23,26 @@ __all__ = [
     "layer_params",
     "memory",
     "stage_layers",
+    "state_bytes",
 ]
 
 Floats = NDArray[np.float64]
 
-STATE_BYTES = {"bf16": (2, 4, 12), "fp16": (2, 2, 12), "fp32": (4, 4, 8)}
+STATE_BYTES = {"bf16": (2, 4, 12), "fp16": (2, 2, 12), "fp32": (4, 4, 8), "fp8": (2, 4, 12)}
 """Bytes per parameter of (parameter, gradient, optimizer) with Adam that live through an iteration."""
-STEP_BYTES = {"bf16": 0, "fp16": 4, "fp32": 0}
+STEP_BYTES = {"bf16": 0, "fp16": 4, "fp32": 0, "fp8": 0}
 """And of the optimizer's step alone: fp16 gradients are copied to fp32, and freed before the next forward pass. With
 them it is Megatron-LM's table of its distributed optimizer: 18, 20 and 16; sharded (`zero` = 1) 6 + 12/d, 4 + 16/d
 and 8 + 8/d."""
+COPY_BYTES = {"fp8": 2}
+"""Bytes per parameter of a layer's matrices beside the bf16 ones: the 8-bit copy and its transpose, which Transformer
+Engine keeps from the first microbatch on (Hopper multiplies 8-bit matrices in one layout only)."""
+
+
+def state_bytes(stack: Stack, dtype: str) -> tuple[int, int, int]:
+    """`STATE_BYTES`, with the gradients of the training software."""
+    parameter, gradient, optimizer = STATE_BYTES[dtype]
+    return parameter, stack.gradient_bytes or gradient, optimizer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,18 +128,26 @@ def chunks_in_flight(pp: Any, interleave: Any, microbatches: Any, stage: int = 0
 
 
 def activation_bytes(
-    shape: TransformerShape, stack: Stack, tp: Any, microbatch: Any, sequence_parallel: Any, recompute: Any, size: int
+    shape: TransformerShape,
+    stack: Stack,
+    tp: Any,
+    microbatch: Any,
+    sequence_parallel: Any,
+    recompute: Any,
+    size: int,
+    narrow: bool = False,
 ) -> Floats:
     """Bytes that one layer keeps of one microbatch.
 
     GPT with dropout and stored scores: ``sbh (10 + 24/t + 5as/ht)``, with sequence parallelism ``sbh/t (34 + 5as/h)``,
     with selective recomputation without the last term, with full recomputation ``2sbh`` (Korthikanti et al. 2022,
-    Table 2). Fused attention keeps one fp32 number per query and head instead of scores.
+    Table 2). Fused attention keeps one fp32 number per query and head instead of scores. `narrow`: inputs of matrices
+    are kept in 8 bits.
     """
     t, n = np.asarray(tp, dtype=float), np.asarray(microbatch, dtype=float) * shape.seq
     again = np.asarray(recompute)
     r = np.where(np.asarray(sequence_parallel, dtype=bool), t, 1.0)
-    split, whole = _kept(shape, stack, size)
+    split, whole = _kept(shape, stack, size, narrow)
     scores = 4.0 * shape.heads if stack.flash else _score_bytes(shape, stack, size) * shape.heads * shape.seq
     scores = np.where((again == NONE) | stack.flash, scores, 0.0)
     return n * np.where(again == FULL, size * shape.hidden / r, whole / r + (split + scores) / t)
@@ -144,11 +162,14 @@ def _score_bytes(shape: TransformerShape, stack: Stack, size: int) -> int:
     return 2 * size + 1 if _dropout(shape, stack) else size
 
 
-def _kept(shape: TransformerShape, stack: Stack, size: int) -> tuple[int, int]:
+def _kept(shape: TransformerShape, stack: Stack, size: int, narrow: bool = False) -> tuple[int, int]:
     """Bytes per token of one layer that tensor parallelism splits, and that only sequence parallelism splits."""
-    mlp = shape.inner + shape.ffn  # inputs of the activation function and of the last matrix
-    split = size * (2 * shape.q_width + 2 * shape.kv_width + mlp)
-    whole = (4 * size + (2 if _dropout(shape, stack) else 0)) * shape.hidden  # both norms' inputs and outputs
+    gemm = 1 if narrow else size  # of an input of a matrix
+    split = size * (
+        2 * shape.q_width + 2 * shape.kv_width + shape.inner
+    )  # attention, and inputs of the activation function
+    split += gemm * shape.ffn + (shape.q_width if narrow else 0)  # attention keeps its output in bf16, too
+    whole = (2 * size + 2 * gemm + (2 if _dropout(shape, stack) else 0)) * shape.hidden  # norms' inputs and outputs
     return split, whole
 
 
@@ -157,13 +178,14 @@ def memory(shape: TransformerShape, stack: Stack, c: Columns, dtype: str) -> Mem
     pass, or in the embedding's, whose dense gradient meets one chunk less; the second stage, which may have a layer
     more; the last one with its logits; the optimizer's step."""
     t, p, d = (x.astype(float) for x in (c.tp, c.pp, c.dp))
-    size, states = (4 if dtype == "fp32" else 2), STATE_BYTES[dtype]
+    size, states = (4 if dtype == "fp32" else 2), state_bytes(stack, dtype)
     n = c.microbatch.astype(float) * shape.seq
     r = np.where(c.sequence_parallel, t, 1.0)
     h, v, chunks = shape.hidden, padded_vocab(shape, t) / t, c.interleave.astype(float)
     middle, outer = stage_layers(shape, c.pp, c.interleave)
 
-    per_layer = activation_bytes(shape, stack, c.tp, c.microbatch, c.sequence_parallel, c.recompute, size)
+    narrow = dtype in COPY_BYTES
+    per_layer = activation_bytes(shape, stack, c.tp, c.microbatch, c.sequence_parallel, c.recompute, size, narrow)
     in_first, in_last = chunks_in_flight(c.pp, c.interleave, c.microbatches)
     in_second, _ = chunks_in_flight(c.pp, c.interleave, c.microbatches, 1)
     dropout = (1 if _dropout(shape, stack) else 0) * n * h / r
@@ -188,11 +210,14 @@ def memory(shape: TransformerShape, stack: Stack, c: Columns, dtype: str) -> Mem
         (last, in_last * outer / chunks, np.where(alone, dropout, 0.0) + end, loss),
     )
     parts: list[tuple[Floats, ...]] = []
+    copies = COPY_BYTES.get(dtype, 0) * middle * shape.layer_matrix_params / t
     for params, kept, ends, work in moments:
         held = [params * each / share for each, share in zip(states, shares, strict=True)]
+        held[0] = held[0] + np.where(params > 0, copies, 0.0)
         parts.append((*held, kept * per_layer, ends, work + gathered + bucket))
     most, none = np.maximum(first, last), 0.0 * n
     held = [most * each / share for each, share in zip(states, shares, strict=True)]
+    held[0] = held[0] + copies
     parts.append((*held, none, none, most * STEP_BYTES[dtype] / shares[2]))
     fullest = [np.broadcast_to(part, n.shape) for part in parts[0]]
     top: Any = sum(fullest)

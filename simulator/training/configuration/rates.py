@@ -8,7 +8,7 @@ from ....errors import InputError
 from ....profiles.hardware import DeviceSpec
 from ....reprs import Shown
 
-__all__ = ["CORE", "MEGATRON_2022", "DeviceRates", "Stack", "rates_of"]
+__all__ = ["CORE", "MEGATRON_2022", "NEMO_2024", "DeviceRates", "Stack", "rates_of"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -44,6 +44,9 @@ class DeviceRates(Shown):
         Standard deviation of the sustained clock from device to device, over its mean. All devices of a job wait for
         the slowest one. Sinha et al. 2022 ("Not all GPUs are created equal") found 8 % between the ends of clusters
         of some hundred equal GPUs, on average; the ends of 400 normal values are 5.9 standard deviations apart.
+    fp8 : float
+        Share of the 8-bit peak that GEMMs reach, over the share of the half-precision peak that they reach; 0: the
+        device has no 8-bit products.
     """
 
     multiprocessors: int
@@ -61,6 +64,7 @@ class DeviceRates(Shown):
     contention: float
     source: str
     spread: float = 0.0135
+    fp8: float = 0.0
 
 
 _GEMM = (
@@ -73,10 +77,25 @@ _SUSTAINED = (
 _FLASH = "flash: causal figures of the FlashAttention-{} paper"
 _NCCL = "all_reduce, half: NCCL 2.27-2.29 there, 8 to 512 MiB; contention: 24 NCCL channels over the multiprocessors"
 
+_VOLTA = (
+    "matmul x sustained: cuBLAS multiplied matrices of 8192 at 101 of 112 TFLOP/s on a V100-PCIe in a short run "
+    "(NVIDIA forum 79781; Markidis 2018 saw 83 of 125), clocks as A100's; wave_s: A100's by the bytes of the tiles of "
+    "all multiprocessors and the memory's bandwidth; the rest estimated from A100's, no measurement"
+)
+_FP8 = (
+    "fp8: 0.72 of the 8-bit peak beside 0.86 of the half-precision one inside a wave, least median errors (7.3 %, "
+    "5.4 %) on 7,650 GEMMs each of aiconfigurator's TensorRT-LLM 1.3 tables (cuBLAS; its casts of inputs taken off)"
+)
+
 RATES: dict[str, DeviceRates] = {
     "v100": DeviceRates(
-        80, 0.92, 0.90, 3e-6, 3e-6, 0.80, 0.40, 0.32, 500, (0.80, 0.80, 0.85), (0.80, 0.80, 0.85), 0.90, 0.15,
-        "multiprocessors: data sheet; the rest estimated from A100's, no measurement",
+        80, 0.92, 0.90, 5e-6, 3e-6, 0.80, 0.40, 0.32, 500, (0.14, 0.57, 0.85), (0.14, 0.57, 0.85), 0.90, 0.15,
+        f"{_VOLTA}; all_reduce, half: 1, 4 and 6 of a device's 6 links join groups of 2, 4 and 8 in the hybrid cube "
+        "mesh (`nvidia-smi topo -m` of such a node: Oneflow-Inc/DLPerf), 0.85 of a link's rate each",
+    ),
+    "v100sxm3": DeviceRates(
+        80, 0.92, 0.90, 5e-6, 3e-6, 0.80, 0.40, 0.32, 500, (0.85, 0.85, 0.85), (0.85, 0.85, 0.85), 0.90, 0.15,
+        f"{_VOLTA}; all_reduce, half: all 6 links go into the switch of a DGX-2, 0.85 of a link's rate each",
     ),
     "a100": DeviceRates(
         108, 0.92, 0.913, 3e-6, 2e-6, 0.80, 0.63, 0.56, 500, (0.65, 0.73, 0.75), (0.53, 0.66, 0.71), 0.90, 0.22,
@@ -84,7 +103,7 @@ RATES: dict[str, DeviceRates] = {
     ),
     "h100": DeviceRates(
         132, 0.92, 0.830, 2e-6, 2e-6, 0.80, 0.65, 0.55, 800, (0.72, 0.78, 1.01), (0.58, 0.72, 0.76), 0.90, 0.18,
-        "; ".join((_GEMM, _SUSTAINED.format(716, "Shankhdhar 2024"), _FLASH.format(3), _NCCL)),
+        "; ".join((_GEMM, _SUSTAINED.format(716, "Shankhdhar 2024"), _FLASH.format(3), _NCCL, _FP8)), fp8=0.84,
     ),
 }  # fmt: skip
 OTHER = DeviceRates(
@@ -134,11 +153,16 @@ class Stack(Shown):
     op_s : float
         Host time of one of them: a layer takes no less than all of them.
     iteration_s : float
-        Fixed host work of one iteration: batch, loss scale, norms, log line.
+        Fixed host work of one iteration: batch, loss scale, norms, log line; the optimizer's loops come on top.
     context_bytes : int
         Device memory outside the allocator: CUDA context, NCCL buffers, cuBLAS workspaces.
     fragmentation : float
         Reserved but unusable memory, as a share of what is allocated at the peak.
+    gradient_bytes : int
+        Bytes of a gradient as it is kept, added to and reduced; 0: as the type has it (fp32 in bf16 training).
+    overlap_tensor : bool
+        Whether tensor-parallel collectives run beside the products that they feed or follow, chunk by chunk
+        (Transformer Engine's "userbuffers"), with sequence parallelism.
     """
 
     name: str
@@ -147,14 +171,18 @@ class Stack(Shown):
     overlap_data: bool
     overlap_pipeline: bool
     scatter_gather: bool
-    # Round figures, none of them measured: PyTorch launches an operator in about 10 us, a CUDA context with NCCL and
-    # cuBLAS takes about 1.5 GiB. Only small layers and the first check of memory depend on them.
+    # Round figures. A GPT layer of Megatron's operators on tensors of a few bytes took one EPYC core 0.12 ms forward
+    # and 0.19 ms backward (PyTorch 2.13, 26 kernels forward); launching a CUDA kernel adds about 5 us to each of them.
+    # A CUDA context with NCCL and cuBLAS takes about 1.5 GiB. Only small layers and the first check of memory depend on
+    # these.
     ops_forward: int = 30
     ops_backward: int = 35
     op_s: float = 10e-6
     iteration_s: float = 5e-3
     context_bytes: int = 3 * 2**29
     fragmentation: float = 0.03
+    gradient_bytes: int = 0
+    overlap_tensor: bool = False
 
 
 MEGATRON_2022 = Stack("Megatron-LM 2021-2022", False, True, False, False, True)
@@ -162,3 +190,6 @@ MEGATRON_2022 = Stack("Megatron-LM 2021-2022", False, True, False, False, True)
 tensor-parallel communication in the backward pass."""
 CORE = Stack("Megatron Core", True, False, True, True, False)
 """Megatron Core with fused attention and its communication overlap switched on, as in its published H100 recipes."""
+NEMO_2024 = Stack("NeMo 2024", True, True, True, True, False, gradient_bytes=2, overlap_tensor=True)
+"""NeMo's performance recipes of 2023-2024 (NeMo-Framework-Launcher, gpt3/*_fp8_performance.yaml): `grad_sync_dtype:
+bf16` with the distributed Adam, `ub_tp_comm_overlap`, dropout 0.1 in GPT models."""

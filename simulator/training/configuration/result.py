@@ -44,7 +44,7 @@ class TimeParts(Shown):
     optimizer : float
         Norms and the Adam step.
     host : float
-        Fixed host work of an iteration.
+        Host work of an iteration: what is fixed, and the optimizer's loops over parameter tensors.
     """
 
     forward_gemm: float

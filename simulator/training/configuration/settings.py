@@ -35,7 +35,7 @@ class Settings(Shown):
         0: replicated; 1: optimizer sharded over `dp` (Megatron's distributed optimizer); 2: gradients too; 3:
         parameters too.
     dtype : str
-        "bf16", "fp16" or "fp32".
+        "bf16", "fp16", "fp32", or "fp8": Transformer Engine's 8-bit products in a layer's matrices, from Hopper on.
 
     Raises
     ------

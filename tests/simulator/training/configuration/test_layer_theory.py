@@ -32,8 +32,11 @@ class Counting:
     """Kernels that take as many seconds as they have FLOPs in products, or none."""
 
     dtype = "bf16"
+    size = 2
 
-    def gemm(self, m: Any, n: Any, k: Any, *, batch: Any = 1, output_bytes: float | None = None) -> Any:
+    def gemm(
+        self, m: Any, n: Any, k: Any, *, batch: Any = 1, output_bytes: float | None = None, narrow: bool = False
+    ) -> Any:
         return 2.0 * batch * m * n * k
 
     def flash(self, tokens: Any, heads: Any, seq: int, head_dim: int, *, backward: bool) -> Any:
