@@ -20,8 +20,8 @@ from .requests import requests_for
 __all__ = ["ran"]
 
 DRIFT = 0.05
-"""Mean deviation of stage times from the profile that is told of. A guess: rounds of 15 s on a virtual machine differ by
-2 to 5 %."""
+"""Mean deviation of stage times from the profile that is told of. A guess: rounds of 15 s on a virtual machine differ
+by 2 to 5 %."""
 
 
 def ran(asked: Asked) -> Answer:
@@ -84,8 +84,8 @@ def ran(asked: Asked) -> Answer:
     ]
     if abs(level - 1) > DRIFT:
         text.append(
-            f"stages took {level - 1:+.0%} of what the profile says: it was not measured in service (meshwright measure "
-            f"{name}), or the machine has drifted since"
+            f"stages took {level - 1:+.0%} of what the profile says: it was not measured in service (meshwright "
+            f"measure {name}), or the machine has drifted since"
         )
     if options.per_model:
         text += ["", table(result.per_model().reset_index())]
