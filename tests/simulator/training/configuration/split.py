@@ -16,8 +16,7 @@ from dataclasses import replace
 
 from meshwright.profiles.hardware import LinkSpec, device
 from meshwright.simulator import Cluster
-from meshwright.simulator.training import CORE, MEGATRON_2022, TransformerShape
-from meshwright.simulator.training.configuration.rates import NEMO_2024
+from meshwright.simulator.training import CORE, MEGATRON_2022, NEMO_2024, TransformerShape
 from published import Point
 
 VOLTA_CARD = 25e9
