@@ -98,9 +98,10 @@ def replay(
         result.trace, tables, dispatch=result.dispatch, admission=admission, overhead=result.overhead, batching=batching
     )
     free = [[0.0] * int(n) for n in tables.stages]
-    # When; 0: a job ends, 1: a first stage is free; which. So at one instant jobs end first, and a stage that becomes
-    # free decides with the corrected clocks.
-    events: list[tuple[float, int, int]] = []
+    # When the controller hears it; 0: an answer, 1: a first stage is free; which job or group; when it ended. So at one
+    # instant answers come first, and a stage that becomes free decides with the corrected clocks. With batching a group
+    # of one stage waits for its answer to be heard: what is measured as its turnaround holds that already.
+    events: list[tuple[float, int, int, float]] = []
 
     def launch(now: float, job: Job) -> None:
         first, group, pair = job.requests[0], job.group, tables.pair(job.model, job.group)
@@ -112,15 +113,16 @@ def replay(
             t = max(t, stages[k]) + float(took[k]) + turnaround_s
             stages[k] = t
             if k == 0:
-                heapq.heappush(events, (t, 1, group))
+                heapq.heappush(events, (t, 1, group, t))
             t += hop
-        heapq.heappush(events, (stages[-1], 0, job.number))
+        late = 0.0 if batching and len(stages) == 1 else result.overhead
+        heapq.heappush(events, (stages[-1] + late, 0, job.number, stages[-1]))
 
     def settle(until: float) -> None:
         while events and events[0][0] <= until:
-            now, freed, number = heapq.heappop(events)
+            now, freed, number, end = heapq.heappop(events)
             if not freed:
-                dispatcher.finished(number, now, now + result.overhead)
+                dispatcher.finished(number, end, end + result.overhead)
             elif (job := dispatcher.freed(now, number)) is not None:
                 launch(now, job)
 

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 from meshwright.profiles import ModelProfile, ParallelConfig
+from meshwright.profiles.spread import Spread
 from meshwright.runtime.serving.compare.attribution import attribute, own_level, replay, stage_ratios
 from meshwright.runtime.serving.dispatcher import Dispatcher
 from meshwright.runtime.serving.measure.probe import Probe, ProbeJob
 from meshwright.runtime.serving.result import RunResult
 from meshwright.simulator import Group, Placement, simulate
-from meshwright.simulator.serving import reference
+from meshwright.simulator.serving import Conditions, ServingSpread, reference
 from meshwright.simulator.serving.policy import Controller
 from meshwright.simulator.serving.policy.batching import BatchingController
 from meshwright.simulator.serving.replay import stage_spans
@@ -56,7 +57,9 @@ def as_run(simulated, factor=1.0):
     spans = stage_spans(simulated.segments[0], simulated)
     begun[spans.request, spans.stage] = spans.start
     sizes = np.ones(n, dtype=int) if simulated.batch is None else simulated.batch
-    for i in np.flatnonzero(~simulated.rejected):
+    if simulated.visits is not None:
+        seconds[:] = factor * simulated.visits.seconds
+    for i in np.flatnonzero(~simulated.rejected & (simulated.visits is None)):
         group = simulated.group[i]
         pair = tables.pair(int(simulated.trace.model[i]), int(group))
         column = int(np.searchsorted(tables.sizes, sizes[i]))
@@ -69,17 +72,22 @@ def as_run(simulated, factor=1.0):
     )  # fmt: skip
 
 
+VARIES = ServingSpread(Spread(visits=(0.5, 0.9, 1.0, 1.1, 1.5)))
+
+
 @pytest.mark.parametrize("dispatch", ["shortest_queue", "earliest_finish", "earliest_free"])
 @pytest.mark.parametrize("max_batch", [None, 4])
 @pytest.mark.parametrize("overhead", [0.0, 0.002])
-def test_exact_stage_times_replay_to_the_simulation(dispatch, max_batch, overhead):
+@pytest.mark.parametrize("spread", [ServingSpread(), VARIES], ids=["exact", "drawn"])
+def test_stage_times_replay_to_the_simulation(dispatch, max_batch, overhead, spread):
+    """What the dispatcher of a real run decides from the ends that it hears is what was simulated, to the request."""
+    times = Conditions(spread.draw(PLACEMENT, 20.0, 1))
     simulated = simulate(
-        PLACEMENT, bursty(), profiles(), engine="simpy", dispatch=dispatch, batching=max_batch, overhead=overhead
+        PLACEMENT, bursty(), profiles(), dispatch=dispatch, batching=max_batch, overhead=overhead, conditions=times
     )
     finish = replay(as_run(simulated), batching=max_batch is not None)
     assert 0.2 < simulated.attainment < 0.98
-    # With an overhead, the reference counts a request as outstanding until its answer; here until its last stage ends.
-    if overhead and dispatch == "shortest_queue":
+    if overhead and max_batch:  # a single stage's wait for its answer counts as turnaround, of which the mean is taken
         assert np.mean(np.isnan(finish)) == pytest.approx(np.mean(simulated.rejected), abs=0.02)
     else:
         assert finish == pytest.approx(simulated.finish, abs=1e-6, nan_ok=True)
