@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import selectors
 import time
 from collections.abc import Callable, Sequence
@@ -17,11 +18,12 @@ from typing import Any, Protocol
 
 from ...errors import RunError
 from ...reprs import Shown
+from .breaks import Break, Comeback
 from .dispatcher import Job
 from .processes import Fleet, Process
-from .protocol import DONE, FREE, JOB, REPORT
+from .protocol import DONE, FREE, JOB, READY, REPORT
 
-__all__ = ["Controller", "Decisions", "Failure", "Progress"]
+__all__ = ["Controller", "Decisions", "Failure", "Progress", "Script"]
 
 START_AFTER_S = 0.02
 """Time zero lies this far ahead when a run begins: the event loop is set up by then, so that a request at 0 is on time.
@@ -53,6 +55,14 @@ class Decisions(Protocol):
         """A group is gone; the requests that fail with it."""
         ...
 
+    def again(self, now: float, request: int) -> Job | None:
+        """A request that was lost is tried anew; the job to send."""
+        ...
+
+    def restored(self, now: float, group: int) -> Job | None:
+        """A group is back; the job that it takes."""
+        ...
+
 
 @dataclass(frozen=True, repr=False)
 class Failure(Shown):
@@ -67,16 +77,39 @@ class Failure(Shown):
     reason : str
         Which worker, and how it ended.
     requests : int
-        Requests that failed with it.
+        Requests that it held: they failed with it, or were sent anew.
+    planned : bool
+        Whether it was to be: a `Break`.
+    retried : bool
+        Whether its requests were sent anew.
     """
 
     group: int
     at: float
     reason: str
     requests: int
+    planned: bool = False
+    retried: bool = False
 
     def __str__(self) -> str:
-        return f"group {self.group} lost at {self.at:.2f} s: {self.reason}; {self.requests} requests failed with it"
+        fate = "requests were sent anew" if self.retried else "requests failed with it"
+        return f"group {self.group} lost at {self.at:.2f} s: {self.reason}; {self.requests} {fate}"
+
+
+@dataclass(frozen=True, repr=False)
+class Script(Shown):
+    """What is broken during a run on purpose.
+
+    Parameters
+    ----------
+    breaks : sequence of Break
+        By time.
+    retried : bool
+        Whether the requests that a broken group held are sent anew, and not lost.
+    """
+
+    breaks: Sequence[Break] = ()
+    retried: bool = True
 
 
 class Controller:
@@ -94,6 +127,8 @@ class Controller:
         Stages of each group.
     progress : callable, optional
         See `Progress`.
+    script : Script, optional
+        What is broken on purpose.
 
     Attributes
     ----------
@@ -103,6 +138,8 @@ class Controller:
         Job number -> start, end (on the clock of `t0`) and CPU seconds of its last stage, first figure of its answer.
     failures : list of Failure
         Groups lost.
+    comebacks : list of Comeback
+        Groups that came back.
     lateness : list of float
         Seconds by which each request was handled after its arrival time.
     """
@@ -114,10 +151,12 @@ class Controller:
         decisions: Decisions,
         pp: Sequence[int],
         progress: Progress | None = None,
+        script: Script | None = None,
     ) -> None:
         self.fleet, self.decisions, self.pp = fleet, decisions, pp
         self.answers: dict[int, tuple[float, float, float, float]] = {}
         self.failures: list[Failure] = []
+        self.comebacks: list[Comeback] = []
         self.lateness: list[float] = []
         self.t0 = 0.0
         self._arrival = arrival
@@ -128,6 +167,10 @@ class Controller:
         self._under_way = [0] * len(pp)
         self._unsent: dict[Process, bytearray] = {}
         self._unread: dict[Process, bytearray] = {process: bytearray() for process in fleet.processes}
+        self._script = script or Script()
+        self._broken: set[int] = set()
+        self._away: set[int] = set()
+        self._loading: dict[int, tuple[float, int]] = {}
 
     def run(self) -> None:
         """Serve all requests.
@@ -158,6 +201,8 @@ class Controller:
                 else:
                     self._forget(process.task.group, "lost in an earlier run of this session")
             self._loop.call_at(self.t0 + self._arrival[0], self._arrivals)
+            for one in self._script.breaks:
+                self._loop.call_at(self.t0 + one.at_s, self._break, one)
             while not self._all_done.done():
                 await asyncio.wait([self._all_done], timeout=1.0)
                 self._check_progress()
@@ -252,6 +297,9 @@ class Controller:
         records = bytes(unread[:whole])
         del unread[:whole]
         for kind, number, *answer in REPORT.iter_unpack(records):
+            if kind == READY:
+                self._loaded(process.task.group)
+                continue
             self._report(process.task.group, kind, number, tuple(answer))
         self._check_done()
 
@@ -281,15 +329,59 @@ class Controller:
                 self._loop.remove_writer(member.pipe)
         reason = f"{process.name} {process.obituary()}"
         self.fleet.kill_group(group)
+        self._loading.pop(group, None)
         self._forget(group, reason)
         self._check_done()
 
     def _forget(self, group: int, reason: str) -> None:
-        if any(failure.group == group for failure in self.failures):
+        if group in self._away:
             return
+        self._away.add(group)
         self._under_way[group] = 0
         lost = self.decisions.lost(group)
-        self.failures.append(Failure(group, max(self._now(), 0.0), reason, len(lost)))
+        now, planned = max(self._now(), 0.0), group in self._broken
+        retried = planned and self._script.retried
+        self.failures.append(Failure(group, now, reason, len(lost), planned, retried))
+        for request in sorted(lost) if retried else ():  # in order of arrival
+            job = self.decisions.again(self._now(), request)
+            if job is not None:
+                self._send(job)
+
+    def _break(self, one: Break) -> None:
+        """Kill workers of a group; that they are gone is heard as of any other's end."""
+        self._broken.add(one.group)
+        for process in self._groups[one.group]:
+            if process.task.rank in one.ranks and process.alive:
+                process.popen.kill()
+        if one.repaired_s < math.inf:
+            self._loop.call_at(self.t0 + one.repaired_s, self._revive, one)
+
+    def _revive(self, one: Break) -> None:
+        """Start a broken group again."""
+        group = one.group
+        for process in self._groups[group]:
+            self._lose(process)  # nothing, if its end was heard
+        self._groups[group] = started = self.fleet.restart_group(group)
+        self._loading[group] = (self._now(), len(started))
+        for process in started:
+            self._unread[process] = bytearray()
+            process.pipe.setblocking(False)
+            self._loop.add_reader(process.pipe, self._read, process)
+
+    def _loaded(self, group: int) -> None:
+        """A worker of a group that was started again has its weights; with the last one the group is back."""
+        since, missing = self._loading[group]
+        self._loading[group] = (since, missing - 1)
+        if missing > 1:
+            return
+        del self._loading[group]
+        self._broken.discard(group)
+        self._away.discard(group)
+        now = self._heard[group] = self._now()
+        self.comebacks.append(Comeback(group, now, now - since))
+        job = self.decisions.restored(now, group)
+        if job is not None:
+            self._send(job)
 
     def _check_progress(self) -> None:
         now, n = self._now(), len(self._arrival)

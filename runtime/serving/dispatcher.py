@@ -38,6 +38,8 @@ class Dispatcher:
         Group, -1 where rejected or failed, and batch size.
     failed : ndarray of bool, shape (n,)
         Requests lost with a group.
+    attempts : ndarray of int32, shape (n,)
+        How often each request was sent to a group.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Dispatcher:
         self.group = np.full(n, -1, dtype=np.int32)
         self.batch = np.zeros(n, dtype=np.int32)
         self.failed = np.zeros(n, dtype=bool)
+        self.attempts = np.zeros(n, dtype=np.int32)
         self.undecided = n
         self._model: list[int] = trace.model.tolist()
         self._deadline: list[float] = (trace.arrival + trace.slo).tolist()
@@ -93,6 +96,7 @@ class Dispatcher:
             for request in job.requests:
                 self.group[request] = job.group
                 self.batch[request] = len(job.requests)
+                self.attempts[request] += 1
         return job
 
     def finished(self, number: int, end: float, finish: float) -> None:
@@ -115,3 +119,14 @@ class Dispatcher:
             self.failed[request] = True
         self.undecided -= len(requests)
         return requests
+
+    def again(self, now: float, request: int) -> Job | None:
+        """A request that was `lost` is tried anew, with the deadline that it had; the job to send."""
+        self.failed[request] = False
+        self.undecided += 1
+        return self.arrive(now, request)
+
+    def restored(self, now: float, group: int) -> Job | None:
+        """A group is back, idle; the job that it takes (batching only)."""
+        self.following.restore(group, now)
+        return self.freed(now, group)

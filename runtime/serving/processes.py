@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import select
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 import numpy as np
@@ -67,13 +68,14 @@ class Fleet:
         self.tasks, self.timeout_s = tasks, timeout_s
         self.answer_s = timeout_s if answer_s is None else answer_s
         self.processes: list[Process] = []
+        self._restarts = 0
         self._children = Children("run", silence_s)
 
     def __enter__(self) -> Fleet:
         try:
             for number, task in enumerate(self.tasks):
                 self.processes.append(self._start(number, task))
-            self._await_ready()
+            self._await_ready(self.processes)
         except BaseException:
             self.close()
             raise
@@ -90,10 +92,10 @@ class Fleet:
             send_json(child.pipe, task.to_json() | {"store": str(self._children.folder / task.store)})
         return Process(**vars(child), task=task)
 
-    def _await_ready(self) -> None:
-        """Wait until every worker has built its models."""
+    def _await_ready(self, processes: Sequence[Process]) -> None:
+        """Wait until workers have built their models."""
         deadline = time.monotonic() + self.timeout_s
-        waiting = {process.pipe: process for process in self.processes}
+        waiting = {process.pipe: process for process in processes}
         while waiting:
             ready, _, _ = select.select(list(waiting), [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
@@ -124,6 +126,24 @@ class Fleet:
             process.pipe.close()
         for process in self.of_group(group):
             process.popen.wait()
+
+    def restart_group(self, group: int) -> list[Process]:
+        """Start a group that is gone again; each worker reports `READY` when it has its weights."""
+        gone = self.of_group(group)
+        self._restarts += 1
+        self.processes = [process for process in self.processes if process not in gone]
+        for process in gone:
+            # Where the group's processes found each other before, they would find the dead.
+            task = replace(process.task, store=f"store-{group}-{self._restarts}")
+            self.processes.append(self._start(len(self.tasks) + self._restarts * len(gone) + task.rank, task))
+        return self.of_group(group)
+
+    def rehearse_restart(self, group: int) -> float:
+        """End a group, start it again, and wait for its weights: seconds from its start."""
+        self.kill_group(group)
+        begun = time.monotonic()
+        self._await_ready(self.restart_group(group))
+        return time.monotonic() - begun
 
     def collect_spans(self) -> dict[Process, npt.NDArray[np.float64]]:
         """The spans that each living worker recorded since the last time: `protocol.SPAN_COLUMNS`, shape (n, 4)."""

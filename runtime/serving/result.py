@@ -13,6 +13,7 @@ from ...simulator.placement import Placement
 from ...simulator.serving.replay import Segment
 from ...simulator.serving.result import SimulationResult
 from ...simulator.timeline import Timeline
+from .breaks import Comeback
 from .controller import Failure
 from .dispatcher import Dispatcher
 from .measure.cores import NOT_KNOWN, CoreUse
@@ -49,6 +50,8 @@ class RunResult(SimulationResult):
         Requests that failed with a worker.
     failures : tuple of Failure
         Groups that were lost.
+    comebacks : tuple of Comeback
+        Groups that came back.
     lateness : ndarray of float64, shape (n,)
         Seconds by which the controller handled each request after its arrival time.
     cores : CoreUse
@@ -61,6 +64,7 @@ class RunResult(SimulationResult):
     check: Column = field(default_factory=_empty)
     failed: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool))
     failures: tuple[Failure, ...] = ()
+    comebacks: tuple[Comeback, ...] = ()
     lateness: Column = field(default_factory=_empty)
     cores: CoreUse = NOT_KNOWN
 
@@ -69,9 +73,14 @@ class RunResult(SimulationResult):
         return f"{super()._headline()}{lost}"
 
     def raise_failures(self) -> None:
-        """Raise `RunError` with the reasons if a group was lost."""
-        if self.failures:
-            raise RunError("run: " + "; ".join(map(str, self.failures)))
+        """Raise `RunError` with the reasons if a group was lost that was not to be."""
+        if self.unplanned:
+            raise RunError("run: " + "; ".join(map(str, self.unplanned)))
+
+    @property
+    def unplanned(self) -> tuple[Failure, ...]:
+        """Groups that were lost and not broken on purpose."""
+        return tuple(failure for failure in self.failures if not failure.planned)
 
     @property
     def sizes(self) -> npt.NDArray[np.int32]:
@@ -122,14 +131,19 @@ def collect(placement: Placement, dispatcher: Dispatcher, served: Served) -> Run
     jobs, controller = dispatcher.jobs, served.controller
     row = np.array([r for job in jobs for r in job.requests], dtype=np.int64)
     number = np.repeat(np.arange(len(jobs)), [len(job.requests) for job in jobs])
-    kept = dispatcher.group[row] >= 0  # not those of a lost group
+    kept = np.isin(number, list(controller.answers))  # not those of a lost group
+    kept &= dispatcher.group[row] >= 0
     row, number = row[kept], number[kept]
     for spans in served.spans:
         mine = dispatcher.group[row] == spans.group
-        at = np.searchsorted(spans.job, number[mine])
-        start[row[mine], spans.stage] = spans.start[at]
-        seconds[row[mine], spans.stage] = spans.seconds[at]
-        cpu[row[mine], spans.stage] = spans.cpu[at]
+        if not len(spans.job):
+            continue
+        at = np.minimum(np.searchsorted(spans.job, number[mine]), len(spans.job) - 1)
+        own = spans.job[at] == number[mine]  # the rest ran before the worker was started again
+        where, at = row[mine][own], at[own]
+        start[where, spans.stage] = spans.start[at]
+        seconds[where, spans.stage] = spans.seconds[at]
+        cpu[where, spans.stage] = spans.cpu[at]
     check = np.full(n, np.nan)
     if len(row):
         answers = np.array([controller.answers[job] for job in number.tolist()])
@@ -146,5 +160,6 @@ def collect(placement: Placement, dispatcher: Dispatcher, served: Served) -> Run
         overhead=dispatcher.policy.overhead,
         start_column=start[:, 0].copy(), batch=dispatcher.batch, engine="real", dispatch=dispatcher.dispatch,
         stage_start=start, stage_s=seconds, cpu_s=cpu, check=check, failed=dispatcher.failed,
-        failures=tuple(controller.failures), lateness=np.array(controller.lateness), cores=served.cores,
+        failures=tuple(controller.failures), comebacks=tuple(controller.comebacks), attempts=dispatcher.attempts,
+        lateness=np.array(controller.lateness), cores=served.cores,
     )  # fmt: skip

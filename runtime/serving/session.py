@@ -24,9 +24,9 @@ from ...simulator.serving.policy.batching import Batching
 from ...simulator.serving.tables import build_tables
 from ...traces.trace import Trace
 from .assignment import assign, device_kind
-from .controller import Controller, Decisions, Progress
+from .controller import Controller, Decisions, Progress, Script
 from .dispatcher import Dispatcher
-from .measure.cores import CoreUse, Snapshot, snapshot, used_between
+from .measure.cores import NOT_KNOWN, CoreUse, Snapshot, snapshot, used_between
 from .measure.probe import Probe, ProbeJob
 from .options import RunOptions
 from .processes import Fleet
@@ -163,9 +163,15 @@ class Session:
             longest_s = max((float(s.seconds.max(initial=0.0)) for s in served.spans), default=0.0) * max(self._pp)
             self.fleet.answer_s = self.options.answer_s or max(ANSWER_S, SLOWER * longest_s)
 
-    def serve(self, arrival: list[float], decisions: Decisions, progress: Progress | None = None) -> Served:
+    def serve(
+        self,
+        arrival: list[float],
+        decisions: Decisions,
+        progress: Progress | None = None,
+        script: Script | None = None,
+    ) -> Served:
         """Send requests at their arrival times (seconds, ascending) and wait for all of them."""
-        controller = Controller(self.fleet, arrival, decisions, self._pp, progress)
+        controller = Controller(self.fleet, arrival, decisions, self._pp, progress, script)
         before = self._snapshot()
         try:
             asyncio.get_running_loop()
@@ -174,7 +180,8 @@ class Session:
         else:  # a notebook's loop is running in this thread
             with ThreadPoolExecutor(1, "controller") as thread:
                 thread.submit(controller.run).result()
-        cores = used_between(before, self._snapshot(), len(self._cores))
+        # Of who died nobody can tell what it used.
+        cores = NOT_KNOWN if controller.failures else used_between(before, self._snapshot(), len(self._cores))
         spans = tuple(
             Spans(
                 process.task.group, process.task.stage, table[:, 0].astype(np.int64), table[:, 1] - controller.t0,
@@ -231,9 +238,11 @@ class Session:
         """
         return self.execute(self.prepare(trace, **options), progress)
 
-    def execute(self, dispatcher: Dispatcher, progress: Progress | None = None) -> RunResult:
-        """Serve the trace of a dispatcher that `prepare` made."""
-        served = self.serve(dispatcher.trace.arrival.tolist(), dispatcher, progress)
+    def execute(
+        self, dispatcher: Dispatcher, progress: Progress | None = None, script: Script | None = None
+    ) -> RunResult:
+        """Serve the trace of a dispatcher that `prepare` made; `script` says what is broken meanwhile."""
+        served = self.serve(dispatcher.trace.arrival.tolist(), dispatcher, progress, script)
         return collect(self.placement, dispatcher, served)
 
 

@@ -78,3 +78,11 @@ class Probe:
         self._under_way.difference_update(gone)
         self.undecided -= len(gone)
         return gone
+
+    def again(self, now: float, request: int) -> Job | None:
+        """Nothing is tried anew."""
+        return None
+
+    def restored(self, now: float, group: int) -> Job | None:
+        """Nothing is broken on purpose."""
+        return None
