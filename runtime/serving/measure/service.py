@@ -31,6 +31,8 @@ FloatArray = npt.NDArray[np.float64]
 FEW = 8
 """Visits of a kind from which a mean is taken; with fewer the given latency stands, times what the others show."""
 
+IN_SERVICE = "measured in service"
+
 QUANTILES = 40
 """Quantiles that a distribution of hops or answers is kept as."""
 
@@ -123,11 +125,14 @@ def _refitted(
     for (group, stage, model, batch), kind in kinds.items():
         name, config = session.models[model], session.placement.groups[group].config
         entry = models[name].stage(config)
+        if entry.source != IN_SERVICE:  # batches that do not run take the level of those that do
+            given = {b: tuple(level * s for s in stages) for b, stages in entry.latency.items()}
+            entry = replace(entry, latency={**given, **{b: entry.latency[b] for b in session.batches}})
         row = list(entry.latency[batch])
         row[stage] = means.get(kind, level * _latency(session, base, group, stage, model, batch))
         entry = replace(
             entry, latency={**entry.latency, batch: tuple(row)}, hop_s=hop if config.pp > 1 else 0.0,
-            source="measured in service",
+            source=IN_SERVICE,
         )  # fmt: skip
         models[name] = replace(models[name], stages={**models[name].stages, config: entry})
     return replace(base, models=models, overhead_s=_positive_mean(_totals(between, turnaround)))

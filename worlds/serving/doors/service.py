@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
 
 from ....errors import InputError, RunError
-from ....profiles import ProfileSet, save
+from ....profiles import ModelProfile, ProfileSet, save
 from ....runtime import Session, calibrate
 from ....runtime.serving.measure.rehearse import rehearse
 from ....runtime.serving.measure.service import InService, in_service
@@ -59,7 +61,7 @@ def measured_in_service(asked: Asked) -> Answer:
         if not any(len(result.heads()) for result in rounds):
             raise RunError("measure: no request was served: every one was rejected; give a longer SLO (--slo-scale)")
         found = in_service(session, rounds, alone.profiles)
-    found = replace(found, profiles=_named(found.profiles, plan))
+    found = replace(found, profiles=_whole(found.profiles, costs, plan))
     if asked.out is not None:
         save(found.profiles, asked.out)
     written = () if asked.out is None else (asked.out,)
@@ -67,11 +69,40 @@ def measured_in_service(asked: Asked) -> Answer:
     return Answer(text, _document(found, source), found.profiles, written=written)
 
 
-def _named(profiles: ProfileSet, plan: Plan) -> ProfileSet:
-    """With the device that the plan is for: what a plan carries of its costs does not say it."""
+def _whole(profiles: ProfileSet, costs: Mapping[str, ModelProfile], plan: Plan) -> ProfileSet:
+    """A set that plans can be made with: by architecture, and with the device, which a plan's own costs do not say.
+
+    Configurations that the plan does not have take the level that was found for those that it has: a planner would
+    otherwise hold what was measured in service against what was not.
+    """
+    held = [(name, group.config) for group in plan.groups for name in group.models]
+    now, before = (sum(sum(known[name].latency(c)) for name, c in held) for known in (profiles, costs))
+    level = now / before
+    models: dict[str, ModelProfile] = {}
+    for name, profile in profiles.items():
+        other = profile.scaled(level)
+        stages = {
+            c: stage if (name, c) in held else replace(other.stage(c), source=f"not measured: {level:.3f} x as given")
+            for c, stage in profile.stages.items()
+        }
+        models[name] = replace(profile, stages=stages)
     device = plan.cluster.device.name
     source = replace(profiles.provenance, device=device, source=f"meshwright measure: {profiles.provenance.source}")
-    return replace(profiles, name="measured-in-service", device=device, provenance=source)
+    return replace(
+        profiles, name="measured-in-service", device=device, provenance=source, models=_by_architecture(models)
+    )
+
+
+def _by_architecture(models: Mapping[str, ModelProfile]) -> dict[str, ModelProfile]:
+    """Instances of one architecture that cost the same under its name; the others under their own."""
+    found: dict[str, list[ModelProfile]] = {}
+    for name, profile in models.items():
+        found.setdefault(re.sub(r"-\d+$", "", name), []).append(profile)
+    out: dict[str, ModelProfile] = {}
+    for base, mine in found.items():
+        alike = all(one.renamed(base) == mine[0].renamed(base) for one in mine)
+        out |= {base: mine[0].renamed(base)} if alike else {one.name: one for one in mine}
+    return out
 
 
 def _document(found: InService, source: str) -> dict[str, object]:
