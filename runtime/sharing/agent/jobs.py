@@ -181,15 +181,15 @@ class AgentJobs:
         """The report to the arbiter, as of time `at_s`."""
         for job in self.jobs.values():
             self._learn(job)
-        learned = {"slowdown": self.learner.slowdown.levels, "profiled": self._profiled()}
+        slowdown, profiled = self.learner.slowdown.levels, self._profiled()
         if self.over_at is not None:
             return State(
                 at_s=self.world_s(self.over_at), phase=self.phase, over=True, pauses=tuple(self.pauses),
-                behind_s=self.behind_s, steps=self.steps, **learned,
+                behind_s=self.behind_s, steps=self.steps, slowdown=slowdown, profiled=profiled,
             )  # fmt: skip
         jobs = [j for j in self._running(at_s) if self.jobs[j.job].finished is None]
         told = tuple(JobState(job=j.job, left_s=j.left_s, gpus=j.gpus) for j in jobs)
-        return State(at_s=at_s, phase=self.phase, jobs=told, **learned)
+        return State(at_s=at_s, phase=self.phase, jobs=told, slowdown=slowdown, profiled=profiled)
 
     def _retire(self) -> None:
         """Put finished jobs away; with the last of a phase the next begins, or the app is over."""
