@@ -68,8 +68,9 @@ def libai(*rows: str) -> Iterator[Point]:
 
 def megatron_one() -> Iterator[Point]:
     """Megatron-LM 1.0 (nv-adlr.github.io/MegatronLMV1, May 2020), Table 1: batch 8, sequences of 1,024, activations
-    recomputed, DGX-2H: V100-SXM3 at 130 TFLOP/s, all six links into a switch. Shapes of the release's README: layers,
-    hidden, heads give its parameters to the last digit printed."""
+    recomputed, DGX-2H: V100-SXM3 at 130 TFLOP/s, all six links into a switch. The page does not print
+    shapes: these are the release's README as remembered, not read again; they give the printed parameters (1.2, 2.0,
+    4.2, 8.7 billion) and the first one's 62.4 TFLOP/s."""
     spec = replace(device("v100-32gb"), name="v100sxm3-32gb", peak_flops=130e12)
     for layers, hidden, heads, tp, ms in (
         (24, 1920, 15, 1, 1288), (30, 2304, 18, 2, 1242), (36, 3072, 24, 4, 1357), (42, 4096, 32, 8, 1508),
@@ -104,7 +105,8 @@ NEMO = {  # shape; devices, global batch, microbatch, tp, pp, interleave, tokens
 def nemo(family: str) -> Iterator[Point]:
     """NeMo 24.07's performance summary (NVIDIA/NeMo, docs/source/performance): FP8 on DGX H100s. Rows with context
     parallelism are left out. Taken, as its recipes have it: sequence parallelism where tp > 1, distributed optimizer,
-    nothing recomputed; shapes of the recipes and of the models' papers."""
+    nothing recomputed. Shapes of GPT-3 5B and 20B are those of the recipes; the others, which the table does not print,
+    are those of the models as remembered, not read again."""
     for name, (shape, devices, batch, b, tp, pp, v, rate) in NEMO.items():
         if name.startswith(family):
             said = {"tp": tp, "pp": pp, "dp": devices // tp // pp, "microbatch": b, "global_batch": batch,
@@ -133,7 +135,8 @@ def mpt() -> Iterator[Point]:
 
 
 def llama3() -> Iterator[Point]:
-    """Llama 3 (arXiv 2407.21783), Table 4, the rows without context parallelism: 405B, sequences of 8,192, tp 8, pp 16,
+    """Llama 3 (arXiv 2407.21783), Table 4 as remembered, not read again: the rows without context parallelism. 405B,
+    sequences of 8,192, tp 8, pp 16,
     batch of 16 M tokens, 430 and 400 TFLOP/s per device. Taken: chunks of a layer, gradients and optimizer sharded, no
     recomputation; FLOPs as the paper's 6 per parameter and token with causal attention in full."""
     shape = TransformerShape(126, 16384, 128, 8, 53248, 128256, 8192, True)
