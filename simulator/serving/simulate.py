@@ -164,8 +164,10 @@ def _run(
             free = _device_clocks(placement, clock, free)
         end = schedule.starts[s + 1] if s + 1 < len(tables) else float(trace.arrival[-1])
         segments.append(Segment(placement, table, low, high, end, begun))
-    known = {"trace": trace, "segments": tuple(segments), "overhead": rules.overhead, "engine": engine,
-             "dispatch": rules.dispatch}  # fmt: skip
+    known: dict[str, Any] = {
+        "trace": trace, "segments": tuple(segments), "overhead": rules.overhead, "engine": engine,
+        "dispatch": rules.dispatch,
+    }  # fmt: skip
     if conditions is not None:
         all_ = Outcome.joined(outcomes)
         return SimulationResult(

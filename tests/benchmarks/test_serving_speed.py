@@ -14,7 +14,9 @@ import numba
 import numpy as np
 import pytest
 from meshwright.profiles import ModelProfile, ParallelConfig
+from meshwright.profiles.spread import Spread
 from meshwright.simulator import Group, Placement, simulate
+from meshwright.simulator.serving import Conditions, Outages, ServingSpread, forecast
 from meshwright.simulator.serving.compiled.engine import run
 from meshwright.simulator.serving.tables import build_tables
 from meshwright.traces import Trace
@@ -106,6 +108,39 @@ def test_batching(layout, rate, benchmark):
     shares = ", ".join(f"{b}: {(batch == b).mean():.0%}" for b in BATCHES)
     print(f"\n{layout}, {rate:g}/s, batching: {len(trace) / ours / 1e6:.1f} M requests/s (5 promised); sizes {shares}")
     benchmark.pedantic(simulate, (LAYOUTS[layout], trace, PROFILES), {"batching": 8}, rounds=3)
+
+
+VARIES = ServingSpread(
+    Spread(visits=tuple(np.linspace(0.8, 1.2, 101)), runs=tuple(np.linspace(0.9, 1.1, 101)), correlation_s=1.0)
+)
+
+
+@pytest.mark.parametrize("batching", [None, 8])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_drawn_times_and_outages(layout, batching, benchmark):
+    trace, placement = workload(300_000), LAYOUTS[layout]
+    rng = np.random.default_rng(1)
+    down = rng.uniform(0, trace.duration, 200)
+    outages = Outages(rng.integers(0, len(placement.groups), 200), down, down + rng.exponential(5.0, 200))
+    times = VARIES.draw(placement, trace.duration, 0)
+    plain, failing, both = best(
+        [
+            lambda c=c: simulate(placement, trace, PROFILES, batching=batching, conditions=c)
+            for c in (None, Conditions(outages=outages), Conditions(times, outages))
+        ],
+        5,
+    )
+    each = both / len(trace) * 1e9
+    print(
+        f"\n{layout}, batching {batching}: {each:.0f} ns per request with drawn times and outages = "
+        f"{both / plain:.1f} x without conditions; outages alone {failing / plain:.1f} x"
+    )
+    short = workload(10_000)
+    (told,) = best([lambda: forecast(placement, short, PROFILES, VARIES, batching=batching, draws=20)], 2)
+    print(f"forecast of 10,000 requests: {told / 20 * 1e3:.1f} ms per draw")
+    benchmark.extra_info["ratio"] = both / plain
+    options = {"batching": batching, "conditions": Conditions(times, outages)}
+    benchmark.pedantic(simulate, (placement, trace, PROFILES), options, rounds=3)
 
 
 @pytest.mark.parametrize(("layout", "stages"), [("64 x op1pp1", 1), ("8 x op1pp8", 8)])
