@@ -29,8 +29,8 @@ from .run import run_with_failures
 __all__ = ["Costs", "Forecast", "forecast", "measure_costs"]
 
 BLOCKS, RESTARTS = 6, 3
-"""Blocks of iterations, each with its checkpoint, and restarts that are measured: a guess at what is worth waiting for.
-Student's distribution makes the interval wider where they are few."""
+"""Checkpoints of the run that is measured, and restarts: a guess at what is worth waiting for. Student's distribution
+makes the interval wider where they are few."""
 
 Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
@@ -42,7 +42,7 @@ class Costs(Shown):
     Parameters
     ----------
     iteration_s : array
-        Mean seconds of an iteration, of each block between two checkpoints: neighbours in time are alike, blocks less.
+        Mean seconds of an iteration, of each attempt: those of one are alike, as long as its processes live.
     checkpoint_s, restart_s : array
         Seconds of each checkpoint, and of each restart from a kill until training goes on at its usual pace.
     start_s : array
@@ -61,22 +61,15 @@ class Costs(Shown):
 
     @classmethod
     def of(cls, run: RecoveredRun) -> Costs:
-        """Of a run; the first iteration after each start, which warms up, is left out of the blocks."""
-        blocks: list[float] = []
-        part: list[float] = []
-        fresh = True
+        """Of a run; the first iteration after each start, which warms up, is left out of the means."""
+        attempts: list[list[float]] = []
         for before, event in zip(run.events, run.events[1:], strict=False):
-            if event.what == "iteration":
-                if not fresh:
-                    part.append(event.at_s - before.at_s)
-                fresh = False
-            elif event.what == "checkpoint":
-                if part:
-                    blocks.append(float(np.mean(part)))
-                part = []
-            else:
-                part, fresh = [], True
-        return cls(np.array(blocks), run.checkpoints_s, run.restarts_s, run.starts_s[:1])
+            if before.what == "begins":
+                attempts.append([])
+            elif event.what == "iteration":
+                attempts[-1].append(event.at_s - before.at_s)
+        means = [float(np.mean(took)) for took in attempts if took]
+        return cls(np.array(means), run.checkpoints_s, run.restarts_s, run.starts_s[:1])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -133,7 +126,7 @@ def measure_costs(
         plan, graph, every=every, iterations=every * BLOCKS, seed=seed, dtype=dtype, options=options
     )
     found, restarts = Costs.of(whole), list[float]()
-    starts = list(found.start_s)
+    starts, means = list(found.start_s), list(found.iteration_s)
     for turn in range(RESTARTS):
         if progress is not None:
             progress(f"restart {turn + 1} of {RESTARTS} is timed")
@@ -146,9 +139,10 @@ def measure_costs(
         )  # fmt: skip
         restarts += list(one.restarts_s)
         starts += list(one.starts_s[:1])
+        means += list(Costs.of(one).iteration_s)
     if len(restarts) < 2:
         raise InputError("run: no restart could be timed: iterations are too short to kill one; give a larger --every")
-    return Costs(found.iteration_s, found.checkpoint_s, np.array(restarts), np.array(starts))
+    return Costs(np.array(means), found.checkpoint_s, np.array(restarts), np.array(starts))
 
 
 def forecast(
@@ -199,7 +193,7 @@ def forecast(
         return np.maximum(mean + scale * rng.standard_t(n - 1, draws), 0.1 * mean)  # no cost is negative
 
     measured = (costs.iteration_s, costs.checkpoint_s, costs.restart_s, costs.start_s)
-    many = (blocks, blocks, len(strikes), 1)
+    many = (len(strikes) + 1, blocks, len(strikes), 1)
     each = zip(*(drawn(values, new) for values, new in zip(measured, many, strict=True)), strict=True)
     walls = np.array([run(*map(float, one)).wall_s for one in each])
     return Forecast(walls, run(*(float(x.mean()) if len(x) else 0.0 for x in measured)), costs)

@@ -124,7 +124,9 @@ def _words(plan: TrainingPlan, run: RecoveredRun, told: Forecast, calm: Recovere
 
 def own_costs(run: RecoveredRun, told: Forecast) -> Forecast:
     """The simulation at the costs of the run itself: what is left is the model's error, not the machine's drift."""
-    own = Costs.of(run)
+    # Of all iterations alike; what the first of an attempt took longer counts as starting.
+    usual = float((run.iterations_s.sum() - run.starts_s.sum()) / len(run.iterations_s))
+    own = replace(Costs.of(run), iteration_s=np.array([usual]))
     if len(own.restart_s) < 1:
         own = replace(own, restart_s=told.costs.restart_s)
     strikes = [Strike(at - run.begun_s, rank) for at, rank in run.struck]
