@@ -37,6 +37,13 @@ class RunOptions(Options):
     on: Device = Field(default="auto", description=DEVICE)
     per_model: bool = Field(default=False, description="a table by model")
     timeline: Target = Field(default=None, description="write what ran where and when (Perfetto JSON)")
+    png: Target = Field(
+        default=None,
+        description="draw attainment over time, real and simulated, into this file (with failures)",
+    )
+    windows: int = Field(
+        default=20, ge=1, le=MAX_REPEATS, description="number of windows of time that are compared (with failures)"
+    )
     startup_timeout: float = Field(
         default=180.0, gt=0, le=MAX_SECONDS, description="seconds that the workers may take to start"
     )

@@ -54,8 +54,8 @@ class ServingWorld(OpenWorld):
                 shows_one=("timeline",),
             ),
             "run": Door(
-                f"{DOORS}.run:ran", RunOptions, out="write a row per request here (CSV)", also=("serving.max",),
-                one=True,
+                f"{DOORS}.run:ran", RunOptions, out="write a row per request here (CSV)",
+                also=("serving.max", "serving.draws", "failures."), one=True,
             ),
             "compare": Door(f"{DOORS}.compare:compared", CompareOptions, also=("serving.max",)),
             "measure": Door(

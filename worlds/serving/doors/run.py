@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any, cast
 
 from .... import runtime
+from ....errors import InputError
 from ....files import write_text
 from ....runtime.serving.compare.attribution import own_level, stage_ratios
 from ....simulator import Plan
@@ -39,6 +40,13 @@ def ran(asked: Asked) -> Answer:
     traffic, source = requests_for(case, plan, name, asked.folder)
     check_real_time(traffic.arrival)
     costs = costs_of(plan, name, case, asked.folder)
+    if case.failures.said:
+        from .breaking import broken
+
+        return broken(asked, plan, traffic, source, costs)
+    for one in ("png", "windows"):
+        if one in options.model_fields_set:
+            raise InputError(f"{one}: goes with failures alone: attainment over time beside its simulation")
     asked.progress("starting the workers")
     said = case.serving.model_fields_set
     result = runtime.run(
