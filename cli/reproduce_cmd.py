@@ -1,4 +1,4 @@
-"""`meshwright reproduce`: the papers' figures and tables, and a verdict on each of their claims."""
+"""`meshwright reproduce`: the papers' figures and tables, a verdict on each of their claims, and the accuracy page."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ from ..errors import InputError
 
 __all__ = ["reproduce"]
 
+ACCURACY = "accuracy"
+"""The word that stands for the accuracy page."""
+
 
 def _words(incomplete: str) -> list[tuple[str, str]]:
-    """What can be completed: all, papers, figures, and their numbers in the thesis."""
+    """What can be completed: all, papers, figures, their numbers in the thesis, and the accuracy page."""
     from ..reproduce.catalogue import completions
 
-    return [(word, says) for word, says in completions() if word.startswith(incomplete)]
+    words = [*completions(), (ACCURACY, "every kind of prediction beside something measured, as a page")]
+    return [(word, says) for word, says in words if word.startswith(incomplete)]
 
 
 def reproduce(
@@ -25,7 +29,7 @@ def reproduce(
         list[str] | None,
         typer.Argument(
             help="Figures and tables by the paper's number (vllm/fig12, alpaserve/table1) or the thesis' (vllm/5.12, "
-            "alpaserve/table4.1), papers (vllm), or all.",
+            "alpaserve/table4.1), papers (vllm), all; or accuracy: the page that says how wrong predictions are.",
             autocompletion=_words,
         ),
     ] = None,
@@ -33,15 +37,35 @@ def reproduce(
         bool, typer.Option("--list", help="List papers, figures, costs and last verdicts, of NAMES or all; make none.")
     ] = False,
     fast: Annotated[bool, typer.Option("--fast", help="Seconds for each instead of minutes: shorter traces.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for CSV, PNG and JSON.")] = Path("reproduce-out"),
+    out: Annotated[
+        Path, typer.Option(help="Folder for CSV, PNG and JSON; of accuracy also the page itself, FILE.md.")
+    ] = Path("reproduce-out"),
     seed: Annotated[int, typer.Option(help="Seed, >= 0.")] = 0,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 unless every claim holds.")] = False,
     remember: Annotated[
         bool, typer.Option("--remember", help="Keep cost and verdicts with the package, for --list.")
     ] = False,
+    here: Annotated[
+        bool, typer.Option("--here/--no-here", help="accuracy: measure this machine's part, two minutes.")
+    ] = True,
+    silicon: Annotated[
+        Path | None, typer.Option(help="accuracy: table of measured engines, as compare llm takes it.")
+    ] = None,
+    kernels: Annotated[Path | None, typer.Option(help="accuracy: folder of kernel tables for it.")] = None,
+    vllm_run: Annotated[Path | None, typer.Option(help="accuracy: folder of a recorded run of vLLM.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> int:
-    """Make the papers' figures and tables and check their claims."""
+    """Make the papers' figures and tables and check their claims; or the accuracy page."""
+    if names == [ACCURACY]:
+        if list_ or fast or strict or remember:
+            raise InputError(
+                "reproduce: accuracy: --list, --fast, --strict and --remember are of figures; leave them out"
+            )
+        return _accuracy(out, here, (silicon, kernels, vllm_run), seed, json_)
+    if ACCURACY in (names or []):
+        raise InputError(f"reproduce: accuracy is made by itself; leave the others out (got {', '.join(names or [])})")
+    if not here or any(path is not None for path in (silicon, kernels, vllm_run)):
+        raise InputError("reproduce: --no-here, --silicon, --kernels and --vllm-run go with accuracy")
     from ..reproduce.catalogue import resolve
 
     if not names and not list_:
@@ -83,6 +107,32 @@ def reproduce(
         _print(reports, verdict_table(reports), out)
     kept = all(claim.verdict == "holds" for report in reports for claim in report.claims)
     return 1 if strict and not kept else 0
+
+
+def _accuracy(out: Path, here: bool, given: tuple[Path | None, ...], seed: int, as_json: bool) -> int:
+    """Make the accuracy page; a folder gets it as accuracy.md and accuracy.json."""
+    from ..files import check_target, write_text
+    from ..reproduce.accuracy import Given, Options, make, markdown, table
+    from .status import status
+
+    options = Options(here, given=Given(*given), seed=seed)
+    page = out if out.suffix == ".md" else out / "accuracy.md"
+    check_target(page)
+    with status(ACCURACY) as say:
+        found = make(options, say)
+    write_text(page, markdown(found))
+    document = json.dumps(found.to_dict(), indent=1, ensure_ascii=False)
+    if out.suffix != ".md":
+        write_text(out / "accuracy.json", document + "\n")
+    if as_json:
+        typer.echo(document)
+        return 0
+    from rich.console import Console
+
+    console = Console()
+    console.print(table(found))
+    console.print(f"{found.circumstances()} Written: {page}", highlight=False, soft_wrap=True)
+    return 0
 
 
 def _listing(wanted: tuple[str, ...], as_json: bool) -> str:

@@ -52,6 +52,11 @@ def test_strict_fails_when_a_claim_does(tmp_path, monkeypatch):
         (["nothing of the kind"], "--list shows them"),
         ([], "name a figure"),
         (["alpaserve/fig01", "--seed", "-1"], "seed"),
+        (["accuracy", "vllm/fig12"], "made by itself"),
+        (["accuracy", "--fast"], "are of figures"),
+        (["accuracy", "--silicon", "nowhere.csv"], "silicon: expected a file"),
+        (["accuracy", "--seed", "-1"], "seed"),
+        (["vllm/fig12", "--no-here"], "go with accuracy"),
     ],
 )
 def test_bad_input_is_one_line(tmp_path, capsys, arguments, said):
@@ -67,7 +72,7 @@ def test_bad_input_is_one_line(tmp_path, capsys, arguments, said):
     [
         ("vllm/fig1", [f"vllm/fig{k}" for k in range(11, 20)]),
         ("alpa/t", ["alpa/table5", "alpa/table3.5"]),
-        ("a", ["all", "alpaserve", "alpa"]),
+        ("a", ["all", "alpaserve", "alpa", "accuracy"]),
         ("figure", []),
     ],
 )
