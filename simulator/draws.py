@@ -90,10 +90,14 @@ class Draws:
         return slow * (a + (b - a) * (place - low))
 
 
-@inner
+@inner(forceinline=True)
 def ratio(slow, window_s, keys, visits, device, at, visit):
     """`Draws.ratio` for kernels: `device` and `visit` are integers, `at` is seconds >= 0."""
-    factor = slow[device, np.int64(at / window_s) % slow.shape[1]]
+    windows = slow.shape[1]
+    window = np.int64(at / window_s) if windows > 1 else np.int64(0)
+    if window >= windows:  # a division costs as much as all else here, and paths are as long as runs
+        window %= windows
+    factor = slow[device, window]
     n = visits.shape[0]
     if n == 1:
         return factor * visits[0]

@@ -39,7 +39,7 @@ def overdue(g, now, head, predicted, clock, drift, stages):
         shift(g, now - predicted[r] - drift[g], clock, drift, stages)
 
 
-@inner
+@inner(forceinline=True)
 def settle(g, now, head, after, finish, size, predicted, ended, clock, drift, stages, outstanding, varies):
     """Hear the answers of a group up to now, as `Following.end`."""
     while head[g] >= 0 and finish[head[g]] <= now:
@@ -73,7 +73,7 @@ def enter(now, g, clock, latency, p, column, wire, stages):
         t += wire
 
 
-@inner
+@inner(forceinline=True)
 def slowest(slow, window, keys, quantiles, device, first, last, at, visited, job):
     """The largest factor of the devices of a stage."""
     most = 0.0
