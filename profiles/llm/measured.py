@@ -21,8 +21,9 @@ from .cost.overheads import Overheads
 from .decoder import DecoderSpec
 from .tables.checks import read_yaml
 from .tables.kernels import KernelTables
+from .times import STEADY, StepTimes
 
-__all__ = ["LayerMeasurement", "Noise", "measured_cost", "read_measurement", "write_measurement"]
+__all__ = ["LayerMeasurement", "Noise", "measured_cost", "measured_times", "read_measurement", "write_measurement"]
 
 US = 1e-6
 KIND = "meshwright/llm-layers"
@@ -88,6 +89,8 @@ class LayerMeasurement(Shown):
         Device, versions, date.
     noise : Noise
         How quiet it was.
+    times : StepTimes
+        How the engine's steps vary in service, around a mean of 1; `STEADY` where that was not measured.
     """
 
     model: DecoderSpec
@@ -100,6 +103,7 @@ class LayerMeasurement(Shown):
     overheads: Mapping[str, Overheads]
     provenance: Provenance
     noise: Noise
+    times: StepTimes = STEADY
 
     def __post_init__(self) -> None:
         if self.tp < 1:
@@ -151,6 +155,7 @@ def write_measurement(found: LayerMeasurement, folder: str | Path) -> Path:
         "further_chunk_us": found.further_chunk_s / US,
         "overheads": {policy: asdict(one) for policy, one in found.overheads.items()},
         "noise": asdict(found.noise),
+        **({} if found.times.constant else {"times": found.times.to_dict()}),
         "provenance": {**asdict(said), "versions": dict(said.versions)},
     }
     write_text(at / "meta.yaml", yaml.safe_dump(meta, sort_keys=False, allow_unicode=True))
@@ -191,7 +196,25 @@ def read_measurement(folder: str | Path) -> LayerMeasurement:
         overheads=_overheads(meta, where),
         provenance=_record(Provenance, meta, "provenance", where),
         noise=_record(Noise, meta, "noise", where),
+        times=_times(meta, where),
     )
+
+
+def measured_times(folder: str | Path) -> StepTimes:
+    """How the steps of the engine that was measured into `folder` vary.
+
+    Raises
+    ------
+    InputError
+        If it is no such folder, or that was not measured.
+    """
+    where = Path(folder) / "meta.yaml"
+    meta = read_yaml(where)
+    if meta.get("kind") != KIND or "times" not in meta:
+        raise InputError(
+            f"{where}: does not say how times vary; measure it with meshwright measure llm, or say it by hand (spread)"
+        )
+    return _times(meta, where)
 
 
 def measured_cost(
@@ -252,6 +275,13 @@ def _overheads(meta: Mapping[str, Any], where: Path) -> dict[str, Overheads]:
         raise InputError(f"{where}: overheads: expected those of a policy (got {said!r}); measure again")
     given = cast("dict[str, Any]", said)
     return {policy: _record(Overheads, given, policy, where) for policy in given}
+
+
+def _times(meta: Mapping[str, Any], where: Path) -> StepTimes:
+    try:
+        return StepTimes.from_dict(cast("Mapping[str, Any]", meta.get("times", {})))
+    except InputError as error:
+        raise InputError(f"{where}: times: {error}") from None
 
 
 def _word(meta: Mapping[str, Any], name: str, where: Path) -> str:

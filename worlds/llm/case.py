@@ -15,13 +15,14 @@ from ..limits import (
     MAX_LLM_REQUESTS,
     MAX_PRICE,
     MAX_RATE,
+    MAX_REPEATS,
     MAX_SEATS,
     MAX_SECONDS,
     MIN_FACTOR,
 )
 from ..world import CIRCUMSTANCE, Case
 
-__all__ = ["EngineCase", "LLMCase", "LLMClusterCase", "LLMPlannerCase", "LLMWorkloadCase"]
+__all__ = ["EngineCase", "LLMCase", "LLMClusterCase", "LLMPlannerCase", "LLMWorkloadCase", "StepSpreadCase"]
 
 Fraction = Annotated[float, BeforeValidator(parse_fraction)]
 Rate = Annotated[float, Field(gt=0, le=MAX_RATE)]
@@ -119,6 +120,39 @@ class EngineCase(_Part):
     router: str = Field(default="round_robin", description="which engine gets a request: round_robin, random, …")
 
 
+class StepSpreadCase(_Part):
+    """How the times of an engine's steps vary, said by hand: factors on their cost."""
+
+    visits: tuple[Factor, ...] = Field(
+        default=(1.0,),
+        min_length=1,
+        description="quantiles of the factor that each step draws anew, at (k + 1/2) / n, ascending, ratios",
+    )
+    prompts: tuple[Factor, ...] = Field(
+        default=(), description="the same of steps that compute prompt tokens; if left out, as others, ratios"
+    )
+    runs: tuple[Factor, ...] = Field(
+        default=(1.0,),
+        min_length=1,
+        description="quantiles of a factor that hangs together in time, at (k + 1/2) / n, ascending, ratios",
+    )
+    correlation: float = Field(
+        default=0.0, ge=0, le=MAX_SECONDS, description="seconds over which that factor's correlation falls to 1/e"
+    )
+    level: float = Field(
+        default=0.0, ge=0, lt=0.5, description="how well the mean is known: a standard deviation, a ratio"
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> StepSpreadCase:
+        for name in ("visits", "prompts", "runs"):
+            if list(getattr(self, name)) != sorted(getattr(self, name)):
+                raise ValueError(f"{name}: expected quantiles in ascending order (got {list(getattr(self, name))})")
+        if len(self.runs) > 1 and not self.correlation:
+            raise ValueError("runs: needs correlation > 0; factors that do not hang together go into visits")
+        return self
+
+
 class LLMPlannerCase(_Part):
     """Who plans: `fixed` takes the engine as it is, `vllm` searches one."""
 
@@ -163,6 +197,23 @@ class LLMCase(Case):
         le=MAX_LLM_REQUESTS,
         description="number of requests left out of the metrics at the beginning and at the end",
     )
+
+    times: Annotated[Literal["mean", "drawn"], CIRCUMSTANCE] = Field(
+        default="mean",
+        description="of simulate: mean: a step takes its cost; drawn: it varies, and an interval is given",
+    )
+    draws: Annotated[int, CIRCUMSTANCE] = Field(
+        default=100, ge=2, le=MAX_REPEATS, description="number of draws of times, for the interval"
+    )
+    spread: Annotated[StepSpreadCase | None, CIRCUMSTANCE] = Field(
+        default=None, description="how drawn times vary; if left out, as kernels were measured to"
+    )
+
+    @model_validator(mode="after")
+    def _varies(self) -> LLMCase:
+        if self.times == "mean" and self.spread is not None:
+            raise ValueError("spread: is of drawn times; set times: drawn")
+        return self
 
     @property
     def models(self) -> tuple[str, ...]:

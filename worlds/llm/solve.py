@@ -26,6 +26,7 @@ __all__ = [
     "cluster_of",
     "demands_of",
     "limits",
+    "mean_only",
     "planned",
     "solve",
     "squeezed",
@@ -170,6 +171,18 @@ def solve(case: LLMCase, data: LLMData) -> LLMSolved:
     return LLMSolved(case, made, result, evaluations)
 
 
+def mean_only(case: LLMCase) -> None:
+    """Refuse drawn times where nothing is drawn.
+
+    Raises
+    ------
+    InputError
+        On a case with such times.
+    """
+    if case.times == "drawn":
+        raise InputError("times: drawn times are of meshwright simulate; plans and studies take the mean, leave it out")
+
+
 def planned(case: LLMCase, data: LLMData) -> tuple[LLMPlan, int]:
     """The plan of a case, and the simulations that it took; the same question is answered once in a process.
 
@@ -177,7 +190,10 @@ def planned(case: LLMCase, data: LLMData) -> tuple[LLMPlan, int]:
     ------
     InfeasibleError
         If no engine is possible, or none goes into the cluster.
+    InputError
+        If times are to be drawn: a plan is made for the mean.
     """
+    mean_only(case)
     return _planned(_Asked(_seen(case), case, data))
 
 

@@ -22,6 +22,7 @@ from ....profiles.profile import Provenance
 from ....reprs import Shown
 from .forward import layers_timed
 from .job import Measured, measure_job
+from .service import in_service
 from .tables import Plan, layer_measurement
 
 __all__ = ["DEFAULTS", "MeasureOptions", "Plan", "measure_in", "measure_layers", "plan_measurement"]
@@ -159,7 +160,12 @@ def measure_layers(
     _there(plan)
     tell(0.0, "starting")
     with WorkerPool(plan.tp, plan.device) as pool:
-        return measure_in(pool, plan, tell)
+        found = measure_in(pool, plan, tell)
+        if plan.tp > 1:  # the engine itself is served on one device only
+            return found
+        fast = plan.rounds == FAST_ROUNDS
+        times = in_service(pool, plan, found, fast=fast, tell=lambda what: tell(1.0, what))
+        return replace(found, times=times)
 
 
 def measure_in(pool: WorkerPool, plan: Plan, tell: Progress) -> LayerMeasurement:

@@ -20,6 +20,7 @@ from ..policy.request import LLMRequest
 from ..result.columns import LLMResult
 from ..shared import SharedEngine, simulate_shared
 from ..simulate import simulate_llm
+from ..times import StepDraws
 from ..workload.requests import LLMTrace
 from .entries import MEMORY_OPTION, Deployment
 from .file import LLMPlan
@@ -29,6 +30,7 @@ __all__ = ["by_model", "deployment_cost", "flight_options", "requests_by_model",
 
 Requests = LLMTrace | Trace | Iterable[LLMRequest]
 Costs = Callable[[Deployment], IterationCost]
+Times = Callable[[Deployment, LLMTrace], StepDraws]
 
 
 def simulate_plan(
@@ -38,6 +40,7 @@ def simulate_plan(
     tables: KernelTables | None = None,
     overheads: Overheads | None = None,
     costs: Costs | None = None,
+    times: Times | None = None,
     too_long: str = "error",
     until: float | None = None,
     seed: int = 0,
@@ -63,6 +66,9 @@ def simulate_plan(
         Host times of an iteration.
     costs : callable, optional
         Deployment -> its iteration cost, to use instead of `tables` and `overheads`.
+    times : callable, optional
+        Deployment, requests -> factors on the cost of its engines' steps (`draw_steps`). Not for engines that share
+        devices, nor for prefill and decode apart.
     too_long, until, seed, engine
         See `simulate_llm`.
 
@@ -73,7 +79,8 @@ def simulate_plan(
     Raises
     ------
     InputError
-        On a model without requests or engines, a degree that no cost is known for, or what `simulate_llm` refuses.
+        On a model without requests or engines, a degree that no cost is known for, times of engines that cannot have
+        any, or what `simulate_llm` refuses.
     """
     asked = requests_by_model(plan, requests)
 
@@ -83,6 +90,8 @@ def simulate_plan(
     cost_of = costs or from_device
     results: dict[str, LLMResult] = {}
     together = _joint(plan, list(asked))
+    if times is not None and (together or any(len(plan.deployments_of(model)) > 1 for model in asked)):
+        raise InputError("times: are drawn for deployments with devices and roles of their own only; set times: mean")
     for model, trace in asked.items():
         mine = plan.deployments_of(model)
         if not mine:
@@ -90,7 +99,7 @@ def simulate_plan(
         if model in together:
             continue
         first, shape = mine[0], _Common(plan, cost_of, too_long, until, seed, engine)
-        results[model] = shape.alone(first, trace) if len(mine) == 1 else shape.disaggregated(mine, trace)
+        results[model] = shape.alone(first, trace, times) if len(mine) == 1 else shape.disaggregated(mine, trace)
     if together:
         if engine == "compiled":
             raise InputError("engine: compiled: engines that share devices are not compiled; pass 'auto' or 'simpy'")
@@ -115,11 +124,12 @@ class _Common:
         self.options = SimulateOptions(too_long=too_long, until=until)
         self.same: dict[str, Any] = {"router": plan.router, "seed": seed, "engine": engine}
 
-    def alone(self, d: Deployment, trace: LLMTrace) -> LLMResult:
+    def alone(self, d: Deployment, trace: LLMTrace, times: Times | None) -> LLMResult:
         """One deployment on devices of its own."""
+        options = self.options if times is None else replace(self.options, times=times(d, trace))
         return simulate_llm(
             trace, policy=d.policy, config=flight_options(d), cost=self.costs(d), engines=d.replicas * d.pp,
-            options=self.options, **self.same,
+            options=options, **self.same,
         )  # fmt: skip
 
     def disaggregated(self, mine: tuple[Deployment, ...], trace: LLMTrace) -> LLMResult:

@@ -7,7 +7,6 @@ from typing import cast
 
 from ....errors import InputError
 from ....files import write_text
-from ....runtime.llm.compare.cell import WITHIN
 from ....runtime.llm.compare.chart import save_engine_png
 from ....runtime.llm.compare.engine import compare_engine
 from ....runtime.llm.compare.settings import SETTINGS, Traffic
@@ -66,9 +65,9 @@ def compared(asked: Asked) -> Answer:
         ""
         if found.within
         else (
-            f"compare: {found.inside[0]} of {found.inside[1]} figures are where they were expected, off by "
-            f"{found.mean:.1%} in the mean (goal: all, and {WITHIN:.0%}); where the core was not ours or passes took "
-            "longer than measured, run it on a quiet machine, or with --retries N"
+            f"compare: {found.inside[0]} of {found.inside[1]} figures are where they were expected "
+            f"({found.by_chance} may be elsewhere by chance); where the core was not ours or passes took longer than "
+            "measured, run it on a quiet machine, or with --retries N"
         )
     )
     return Answer(str(found), found.to_dict(), found, written=written, failed=failed)

@@ -88,6 +88,8 @@ def _report(found: LayerMeasurement) -> Iterable[str]:
     yield f"a further prompt in the same batch: {1e6 * found.further_chunk_s:.1f}"
     for policy, overheads in found.overheads.items():
         yield f"{policy}: {overheads.explain()}"
+    if not found.times.constant:
+        yield f"steps in service: {found.times.explain()}"
     yield from noise_lines(found)
 
 
@@ -114,6 +116,7 @@ def _document(found: LayerMeasurement, folder: Path | None) -> dict[str, Any]:
         "further_chunk_s": found.further_chunk_s,
         "overheads": {policy: asdict(one) for policy, one in found.overheads.items()},
         "noise": asdict(found.noise),
+        "times": found.times.to_dict(),
         "doubtful": found.noise.taken > NOISY or found.noise.drift > NOISY,
         "provenance": {**asdict(found.provenance), "versions": dict(found.provenance.versions)},
     }

@@ -15,7 +15,7 @@ from ...door import Answer, Asked
 from ..case import LLMCase
 from ..data import LLMData, load_data, planner_options
 from ..options import PlanOptions
-from ..solve import cluster_of, demands_of, tables_of
+from ..solve import cluster_of, demands_of, mean_only, tables_of
 
 __all__ = ["decided"]
 
@@ -46,6 +46,7 @@ def decided(asked: Asked) -> Answer:
 
 
 def _one(case: LLMCase, data: LLMData, options: PlanOptions, asked: Asked) -> Answer:
+    mean_only(case)
     if case.planner.name == "fixed":
         from ..solve import planned
 

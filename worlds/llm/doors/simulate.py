@@ -7,12 +7,14 @@ from typing import Any, cast
 
 from ....errors import InputError
 from ....simulator.llm import LLMPlan, LLMPlanResult, simulate_plan
+from ....simulator.llm.forecast import Forecast
 from ...door import Answer, Asked
 from ...words import table
 from ..case import LLMCase
 from ..data import load_data
 from ..options import SimulateOptions
 from ..solve import demands_of, tables_of, with_limits
+from ..varying import forecast_plan, times_of
 
 __all__ = ["simulated"]
 
@@ -38,10 +40,18 @@ def simulated(asked: Asked) -> Answer:
     data = load_data([case], asked.folder)
     demands = demands_of(case, data)
     requests = {demand.name: demand.traffic.trace(case.seed) for demand in demands}
+    times = times_of(case, asked.folder)
     asked.progress("simulating")
     results = {
         path: simulate_plan(
             with_limits(plan, case), requests, tables=tables_of(case, data), seed=case.seed,
+            engine=ENGINES[options.engine],
+        )
+        for path, plan in plans.items()
+    }  # fmt: skip
+    forecasts = {} if times.constant else {
+        path: forecast_plan(
+            with_limits(plan, case), requests, case, times, tables=tables_of(case, data),
             engine=ENGINES[options.engine],
         )
         for path, plan in plans.items()
@@ -51,18 +61,36 @@ def simulated(asked: Asked) -> Answer:
     source = "; ".join(dict.fromkeys(demand.traffic.source for demand in demands))
     per_second = f" ({count / last:.4g}/s)" if last > 0 else ""
     text = [f"{count} requests in {last:.6g} s{per_second}: {source}", *_rows(results)]
+    for path, told in forecasts.items():
+        text += ["", *_interval(path, told)]
     for path, result in results.items():
         for wanted, frame in ((options.per_group, result.per_deployment), (options.per_model, result.per_model)):
             if wanted:
                 text += ["", path, table(frame().reset_index())]
-    document = {"traffic": source, "requests": count, "plans": [_document(p, r) for p, r in results.items()]}
+    document = {
+        "traffic": source,
+        "requests": count,
+        "plans": [_document(p, r, forecasts.get(p)) for p, r in results.items()],
+    }
     value = next(iter(results.values())) if len(results) == 1 else results
     return Answer("\n".join(text), document, value)
 
 
-def _document(path: str, result: LLMPlanResult) -> dict[str, Any]:
+def _interval(path: str, told: Forecast) -> list[str]:
+    """Expectation and interval of each figure."""
+    rows = [f"{path}: {told.draws} draws", f"{'':<14}{'expected':>11}{f'{told.coverage:.0%} of runs':>26}"]
+    for name, (low, high) in told.intervals():
+        scale, unit = (1e3, "ms") if name[:4] in ("ttft", "tpot") else (1.0, "/s") if "put" in name else (1e2, "%")
+        rows.append(
+            f"{name:<14}{scale * told.expected(name):>11.4g}{scale * low:>12.4g} to {scale * high:>10.4g} {unit}"
+        )
+    return rows
+
+
+def _document(path: str, result: LLMPlanResult, told: Forecast | None) -> dict[str, Any]:
     return {
         "plan": path,
+        **({} if told is None else {"forecast": told.to_dict()}),
         "engine": result.made_by,
         **result.summary(),
         **({} if result.has_limits else {"attainment": None}),

@@ -11,7 +11,7 @@ import pytest
 from meshwright.cli import run
 from meshwright.errors import InputError
 from meshwright.profiles.llm import DecoderSpec, Iteration, KernelTables
-from meshwright.profiles.llm.measured import measured_cost, read_measurement, write_measurement
+from meshwright.profiles.llm.measured import measured_cost, measured_times, read_measurement, write_measurement
 
 pytest.importorskip("torch", reason="the engine needs torch")
 
@@ -86,6 +86,14 @@ def test_the_folder_is_the_public_format_and_gives_the_same_back(measured, tmp_p
     assert back.overheads == dict(measured.overheads)
     assert back.provenance == measured.provenance
     assert back.noise == measured.noise
+    assert not measured.times.constant
+    assert back.times == measured.times == measured_times(folder)
+    assert (back.times.steps.mean, back.times.of_prompts.mean) == pytest.approx((1, 1))
+    assert back.times.steps.level_sd > 0
+    meta = folder / "meta.yaml"
+    meta.write_text(meta.read_text().replace("prompts:\n  - ", "prompts:\n  - -"))
+    with pytest.raises(InputError, match=r"meta\.yaml: times: .*positive finite factors"):
+        read_measurement(folder)
     for name, calls in measured.dense.items():
         assert back.dense[name] == pytest.approx(calls, rel=1e-6)
     assert [row[:4] for row in back.attention] == [row[:4] for row in measured.attention]
@@ -145,7 +153,7 @@ def test_the_report_holds_every_figure_with_its_sign_and_verdict(compared, tmp_p
     off = (judged["real"] < judged["low"]) | (judged["real"] > judged["high"])
     assert said["inside"] == [int((~off).sum()), len(judged)]
     assert [name for c in said["cells"] for name in c["outside"]] == list(judged["figure"][off])
-    assert said["within"] == (off.sum() <= said["by_chance"] and said["mean"] <= 0.05)
+    assert said["within"] == (off.sum() <= said["by_chance"])
     assert said["mean"] == pytest.approx(judged["difference"].abs().mean())
     for cell in said["cells"]:
         assert cell["foretold"]["draws"] == 20
