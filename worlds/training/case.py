@@ -144,17 +144,17 @@ class FailuresCase(_Part):
         description="the same of what takes a node with all its devices (host, power, network), beside its devices",
     )
     weibull: Annotated[float, CIRCUMSTANCE] = Field(
-        default=1.0, ge=0.1, le=10, description="shape of the distribution of lives; 1: exponential"
+        default=1.0, ge=0.1, le=10, description="Weibull's shape of the distribution of lives, a ratio; 1: exponential"
     )
     mttr: Annotated[Annotated[float, BeforeValidator(parse_seconds), Field(ge=0, le=MAX_SECONDS)], CIRCUMSTANCE] = (
         Field(default=0.0, description="mean repair of a node, seconds; 0: it is back at once")
     )
-    spares: int = Field(default=0, ge=0, le=MAX_DEVICES, description="nodes that stand by, beside those of the cluster")
-    replicas: Devices = Field(
-        default=1, description="data-parallel replicas, for least_replicas; each takes as many of the nodes"
+    spares: int = Field(
+        default=0, ge=0, le=MAX_DEVICES, description="number of nodes that stand by, beside those of the cluster"
     )
+    replicas: Devices = Field(default=1, description="number of data-parallel replicas, for least_replicas")
     least_replicas: Devices | None = Field(
-        default=None, description="the run goes on with as few replicas, as much slower; else it waits for all"
+        default=None, description="least number of replicas with which the run goes on, slower; else it waits for all"
     )
     run_time: Annotated[Seconds, CIRCUMSTANCE] = Field(
         default=30 * 86_400.0,
@@ -194,8 +194,8 @@ class CheckpointCase(_Part):
     )
     restart: Annotated[float, BeforeValidator(parse_seconds), Field(ge=0, le=MAX_SECONDS)] = Field(
         default=300.0,
-        description="from a failure, once its nodes are there, until a run loads its checkpoint: noticing it, starting "
-        "processes; the default is a guess",
+        description="seconds from a failure, once its nodes are there, until a run loads its checkpoint: noticing it, "
+        "starting processes; the default is a guess",
     )
 
     @model_validator(mode="after")
