@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 
 import numpy as np
 
@@ -174,7 +175,7 @@ class Placement(Shown):
 class PlacementSchedule(Shown):
     """Placements that follow one another, as Clockwork++ re-places models at the boundary of two windows.
 
-    A request is served by the placement that holds when it arrives; changing it costs no time.
+    A request is served by the placement that holds when it arrives. Changing it costs no time unless `load_s` says so.
 
     Parameters
     ----------
@@ -185,13 +186,23 @@ class PlacementSchedule(Shown):
     carry : bool
         False (the AlpaServe authors' rule): every device is free at a boundary, requests in flight finish beside
         the new ones. True: a stage of the new placement is free when the devices that it runs on are.
+    load_s : sequence of Mapping, optional
+        For each placement: device -> seconds that it loads weights which it does not hold yet. It loads when the
+        placement begins and its last work is done, and works afterwards. Needs `carry`.
     """
 
     starts: tuple[float, ...]
     placements: tuple[Placement, ...]
     carry: bool = False
+    load_s: tuple[Mapping[int, float], ...] | None = None
 
-    def __init__(self, starts: Sequence[float], placements: Sequence[Placement], carry: bool = False) -> None:
+    def __init__(
+        self,
+        starts: Sequence[float],
+        placements: Sequence[Placement],
+        carry: bool = False,
+        load_s: Sequence[Mapping[int, float]] | None = None,
+    ) -> None:
         for i, placement in enumerate(placements):
             if not isinstance(placement, Placement):
                 raise InputError(
@@ -206,7 +217,19 @@ class PlacementSchedule(Shown):
             raise InputError(f"PlacementSchedule.starts: expected 0 = t0 < t1 < … (got {times[:5]})")
         object.__setattr__(self, "starts", times)
         object.__setattr__(self, "placements", tuple(placements))
+        if load_s is not None and not carry:
+            raise InputError("PlacementSchedule.load_s: devices that load are busy over a boundary; set carry=True")
+        if load_s is not None and (
+            len(load_s) != len(times) or not all(0 <= s < np.inf for one in load_s for s in one.values())
+        ):
+            raise InputError("PlacementSchedule.load_s: expected finite seconds >= 0 of devices for each placement")
         object.__setattr__(self, "carry", bool(carry))
+        object.__setattr__(self, "load_s", None if load_s is None else tuple(MappingProxyType(dict(s)) for s in load_s))
+
+    def __reduce__(self) -> tuple[type[PlacementSchedule], tuple[object, ...]]:
+        """Make instances picklable for our own processes: a read-only view cannot be pickled as it is."""
+        load_s = None if self.load_s is None else tuple(dict(one) for one in self.load_s)
+        return PlacementSchedule, (self.starts, self.placements, self.carry, load_s)
 
 
 def _profile(profiles: Mapping[str, ModelProfile], name: str) -> ModelProfile:

@@ -1,10 +1,14 @@
-"""Clockwork++ (AlpaServe §6.2): Selective Replication afresh for every window of the trace, swapping at no cost."""
+"""Clockwork++ (AlpaServe §6.2): Selective Replication afresh for every window of the trace.
+
+Swapping costs nothing, which makes it a bound; with `loading` it costs what it does, and is its sober twin.
+"""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +19,7 @@ from ...profiles.profile import ModelProfile
 from ...reprs import Shown
 from ...simulator.cluster import Cluster
 from ...simulator.placement import PlacementSchedule
+from ...simulator.serving.loading import Loading
 from ...simulator.serving.plan.file import PlannerEntry
 from ...traces.trace import Trace
 from .baselines import check_room, select, uniform_groups
@@ -23,6 +28,7 @@ from .finish import predict
 from .instance import Instance, build_instance
 from .options import ClockworkOptions
 from .selection import fill_spare_memory
+from .swaps import Swaps
 
 __all__ = ["ScheduledPlan", "clockwork_pp"]
 
@@ -54,9 +60,12 @@ class ScheduledPlan(Shown):
         """The schedule in words."""
         starts, placements = self.placement.starts, self.placement.placements
         changes = sum(a.groups != b.groups for a, b in pairwise(placements))
+        load_s = self.placement.load_s
+        seconds = 0.0 if load_s is None else sum(sum(one.values()) for one in load_s)
+        cost = "swapping costs nothing" if load_s is None else f"devices load for {seconds:.4g} s in all"
         lines = [
             f"{self.planner.name} on {self.cluster}",
-            f"{len(starts)} windows, the placement changes at {changes} of their boundaries; swapping costs nothing",
+            f"{len(starts)} windows, the placement changes at {changes} of their boundaries; {cost}",
             f"first window: {placements[0]}",
         ]
         lines += [f"{key}: {value:.6g}" for key, value in self.predicted.items()]
@@ -113,16 +122,26 @@ def clockwork_pp(
         evaluations += evaluator.evaluations
         if progress:
             progress(f"window {k + 1} of {len(starts)}")
-    schedule = PlacementSchedule(starts, placements, carry=asked.carry)
+    if isinstance(asked.loading, Loading):
+        swaps = Swaps(instance, asked.loading)
+        schedule = swaps.schedule(starts, bounds, placements, asked.clairvoyant)
+    else:
+        schedule = PlacementSchedule(starts, placements, carry=asked.carry)
     predicted = predict(instance, schedule)
+    loading = {"loading": _plain(asked.loading)} if isinstance(asked.loading, Loading) else {}
     entry = PlannerEntry(
         name="clockwork++",
-        options={name: getattr(asked, name) for name in ("window", "windows", "clairvoyant", "carry")},
+        options={name: getattr(asked, name) for name in ("window", "windows", "clairvoyant", "carry")} | loading,
         seed=seed,
         seconds=time.perf_counter() - begun,
         evaluations=evaluations,
     )
     return ScheduledPlan(cluster, schedule, entry, predicted)
+
+
+def _plain(loading: Loading) -> dict[str, Any]:
+    """As a plan says it: what has no limit is left out."""
+    return {name: value for name, value in asdict(loading).items() if value not in (None, math.inf)}
 
 
 def _starts(trace: Trace, window: float, windows: str) -> list[float]:

@@ -8,15 +8,17 @@ from __future__ import annotations
 # A door checks what callers without a type checker give.
 # pyright: reportUnnecessaryIsInstance=false
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...errors import InputError
 from ...profiles.config import ParallelConfig
 from ...reprs import Shown
+from ...simulator.serving.loading import Loading
 from ...simulator.serving.policy import check_dispatch
 from ...traces.trace import Trace
+from ..option_names import options_from
 
 __all__ = [
     "ALGORITHMS",
@@ -136,15 +138,29 @@ class ClockworkOptions(SelectionOptions):
         as an online system must (the first window from its own).
     carry : bool
         Keep devices busy over a boundary (see `PlacementSchedule`); the authors' code does not.
+    loading : Loading or Mapping or float, optional
+        What changing the placement costs: bandwidths (fields of `Loading`), or the disk's alone, bytes per second. Then
+        `carry` holds, models stay on devices that have them where they can, and a placement is changed only if that
+        attains more of the window's requests. The paper's bound, swapping at no cost, if left out.
     """
 
     window: float = 60.0
     windows: str = "fixed"
     clairvoyant: bool = True
     carry: bool = False
+    loading: Loading | Mapping[str, float] | float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        given = self.loading
+        if isinstance(given, Mapping):
+            object.__setattr__(self, "loading", options_from(Loading, given, "loading"))
+        elif isinstance(given, int | float) and not isinstance(given, bool):
+            object.__setattr__(self, "loading", Loading(float(given)))
+        elif not (given is None or isinstance(given, Loading)):
+            raise InputError(f"loading: expected bytes per second, or fields of Loading (got {given!r})")
+        if self.loading is not None:
+            object.__setattr__(self, "carry", True)
         if not (math.isfinite(self.window) and self.window > 0):
             raise InputError(f"window: expected positive, finite seconds (got {self.window})")
         _check_word(self, "windows", ("fixed", "drifting"))

@@ -150,7 +150,7 @@ def _run(
         low, high = bounds[s], bounds[s + 1]
         clock = np.zeros((table.n_groups, table.latency.shape[2]))
         if schedule.carry:
-            _carry(placement, free, clock)
+            _carry(placement, free, clock, schedule.starts[s], {} if schedule.load_s is None else schedule.load_s[s])
         begun = clock.copy()  # engines update the clock in place; replays need where it stood
         rows = (trace.arrival[low:high], trace.model[low:high], trace.slo[low:high])
         if conditions is None:
@@ -239,9 +239,18 @@ def _device_clocks(
     return free
 
 
-def _carry(placement: Placement, free: npt.NDArray[np.float64], clock: npt.NDArray[np.float64]) -> None:
-    """Start each stage's clock at the time its devices are free."""
+def _carry(
+    placement: Placement, free: npt.NDArray[np.float64], clock: npt.NDArray[np.float64], start: float,
+    load_s: Mapping[int, float],
+) -> None:  # fmt: skip
+    """Start each stage's clock at the time its devices are free, and have loaded what they lack."""
     for g, group in enumerate(placement.groups):
         for k in range(group.config.pp):
             # A stage begins when all of its devices can: tensor parallelism needs them together.
-            clock[g, k] = max((free[d] for d in group.stage_devices(k) if d < len(free)), default=0.0)
+            clock[g, k] = max((_ready(d, free, start, load_s) for d in group.stage_devices(k)), default=0.0)
+
+
+def _ready(device: int, free: npt.NDArray[np.float64], start: float, load_s: Mapping[int, float]) -> float:
+    at = float(free[device]) if device < len(free) else 0.0
+    seconds = load_s.get(device, 0.0)
+    return max(at, start) + seconds if seconds else at
