@@ -28,6 +28,9 @@ from ..varying import times_of
 
 __all__ = ["broken"]
 
+ROUNDS = 4
+"""Rounds of other requests, half as long as the run: as many as tell by how much rounds differ. A guess."""
+
 
 def broken(asked: Asked, plan: Plan, traffic: Trace, source: str, costs: Mapping[str, ModelProfile]) -> Answer:
     """Serve while the case's failures happen: how it went, and how it was simulated.
@@ -66,9 +69,11 @@ def broken(asked: Asked, plan: Plan, traffic: Trace, source: str, costs: Mapping
         session.warm_up()
         asked.progress("serving other requests, to learn what they take")
         known: ProfileSet = calibrate(session).profiles
-        rehearsed = rehearse(session, traffic, known, case.seed)
-        if len(rehearsed.heads()):
-            known = in_service(session, [rehearsed], known).profiles
+        rounds = [
+            rehearse(session, traffic, known, case.seed + k, seconds=traffic.duration / 2) for k in range(ROUNDS)
+        ]
+        if any(len(one.heads()) for one in rounds):
+            known = in_service(session, rounds, known).profiles
         dispatcher = session.prepare(traffic, profiles=known)
         result = session.execute(
             dispatcher,
