@@ -12,9 +12,10 @@ from ...profiles.llm import KernelTables, StepTimes
 from ...profiles.llm.measured import measured_times
 from ...profiles.llm.times import STEADY
 from ...profiles.spread import Spread
-from ...simulator.llm import LLMPlan, LLMPlanResult, LLMTrace, simulate_plan
+from ...simulator.llm import LLMPlan, LLMPlanResult, LLMTrace
 from ...simulator.llm.forecast import Forecast
 from ...simulator.llm.plan.entries import Deployment
+from ...simulator.llm.plan.simulate import simulate_varying
 from ...simulator.llm.times import StepDraws, draw_steps, horizon_of
 from .case import LLMCase
 
@@ -54,7 +55,7 @@ def forecast_plan(
             ranked = StepTimes(times.steps, times.prompts, d.tp)
             return draw_steps(ranked, d.replicas * d.pp, horizon_of(trace), case.seed, d.model, "run", run)
 
-        runs.append(_figures(simulate_plan(plan, requests, tables=tables, seed=case.seed, engine=engine, times=drawn)))
+        runs.append(_figures(simulate_varying(plan, requests, drawn, tables=tables, seed=case.seed, engine=engine)))
     return Forecast({name: np.array([one[name] for one in runs]) for name in runs[0]})
 
 

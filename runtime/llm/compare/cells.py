@@ -69,9 +69,10 @@ class EngineComparison:
         """
         if any(cell.foretold is None for cell in self.cells):
             return 0
-        from scipy.stats import binom
+        from scipy import stats
 
-        return int(binom.ppf(COVERAGE, self.inside[1], 1 - COVERAGE))
+        law: Any = stats.binom
+        return int(law.ppf(COVERAGE, self.inside[1], 1 - COVERAGE))
 
     @property
     def within(self) -> bool:

@@ -53,7 +53,13 @@ def foretold(
     for cell, ran in cells:
         tell(f"{cell.model}, {cell.setting}, {cell.level}: {draws} draws")
         times = times_of_steps(ran.served.before, ran.cost, shifts)
-        same = {"cost": ran.cost, "config": ran.options, "policy": ran.policy, "draws": draws, "seed": seed}
+        same: dict[str, Any] = {
+            "cost": ran.cost,
+            "config": ran.options,
+            "policy": ran.policy,
+            "draws": draws,
+            "seed": seed,
+        }
         told = forecast(cell.real.trace, times, **same)
         shift = level_of(ran.served.steps, ran.cost) / level_of(ran.served.before, ran.cost)
         whole = replace(cell, foretold=told, varies=times.explain(), shift=shift)

@@ -26,7 +26,15 @@ from .entries import MEMORY_OPTION, Deployment
 from .file import LLMPlan
 from .result import LLMPlanResult
 
-__all__ = ["by_model", "deployment_cost", "flight_options", "requests_by_model", "simulate_plan", "transfer_link"]
+__all__ = [
+    "by_model",
+    "deployment_cost",
+    "flight_options",
+    "requests_by_model",
+    "simulate_plan",
+    "simulate_varying",
+    "transfer_link",
+]
 
 Requests = LLMTrace | Trace | Iterable[LLMRequest]
 Costs = Callable[[Deployment], IterationCost]
@@ -40,7 +48,6 @@ def simulate_plan(
     tables: KernelTables | None = None,
     overheads: Overheads | None = None,
     costs: Costs | None = None,
-    times: Times | None = None,
     too_long: str = "error",
     until: float | None = None,
     seed: int = 0,
@@ -66,9 +73,6 @@ def simulate_plan(
         Host times of an iteration.
     costs : callable, optional
         Deployment -> its iteration cost, to use instead of `tables` and `overheads`.
-    times : callable, optional
-        Deployment, requests -> factors on the cost of its engines' steps (`draw_steps`). Not for engines that share
-        devices, nor for prefill and decode apart.
     too_long, until, seed, engine
         See `simulate_llm`.
 
@@ -79,8 +83,7 @@ def simulate_plan(
     Raises
     ------
     InputError
-        On a model without requests or engines, a degree that no cost is known for, times of engines that cannot have
-        any, or what `simulate_llm` refuses.
+        On a model without requests or engines, a degree that no cost is known for, or what `simulate_llm` refuses.
     """
     asked = requests_by_model(plan, requests)
 
@@ -90,8 +93,6 @@ def simulate_plan(
     cost_of = costs or from_device
     results: dict[str, LLMResult] = {}
     together = _joint(plan, list(asked))
-    if times is not None and (together or any(len(plan.deployments_of(model)) > 1 for model in asked)):
-        raise InputError("times: are drawn for deployments with devices and roles of their own only; set times: mean")
     for model, trace in asked.items():
         mine = plan.deployments_of(model)
         if not mine:
@@ -99,7 +100,7 @@ def simulate_plan(
         if model in together:
             continue
         first, shape = mine[0], _Common(plan, cost_of, too_long, until, seed, engine)
-        results[model] = shape.alone(first, trace, times) if len(mine) == 1 else shape.disaggregated(mine, trace)
+        results[model] = shape.alone(first, trace) if len(mine) == 1 else shape.disaggregated(mine, trace)
     if together:
         if engine == "compiled":
             raise InputError("engine: compiled: engines that share devices are not compiled; pass 'auto' or 'simpy'")
@@ -116,6 +117,36 @@ def simulate_plan(
     return LLMPlanResult(plan, {model: results[model] for model in asked})
 
 
+def simulate_varying(
+    plan: LLMPlan,
+    requests: Mapping[str, LLMTrace],
+    times: Times,
+    *,
+    tables: KernelTables | None = None,
+    seed: int = 0,
+    engine: str = "auto",
+) -> LLMPlanResult:
+    """`simulate_plan` of deployments whose steps vary.
+
+    Parameters
+    ----------
+    plan, requests, tables, seed, engine
+        See `simulate_plan`.
+    times : callable
+        Deployment, its requests -> factors on the cost of its engines' steps (`draw_steps`).
+
+    Raises
+    ------
+    InputError
+        Where engines share devices, or prompts and decodes have deployments of their own: those are not drawn.
+    """
+    asked = requests_by_model(plan, requests)
+    if _joint(plan, list(asked)) or any(len(plan.deployments_of(model)) != 1 for model in asked):
+        raise InputError("times: are drawn for one deployment a model, on devices of its own; set times: mean")
+    shape = _Common(plan, lambda d: deployment_cost(plan, d, tables), "error", None, seed, engine)
+    return LLMPlanResult(plan, {m: shape.alone(plan.deployments_of(m)[0], t, times) for m, t in asked.items()})
+
+
 class _Common:
     """Options that the simulations of all models of a plan have in common."""
 
@@ -124,7 +155,7 @@ class _Common:
         self.options = SimulateOptions(too_long=too_long, until=until)
         self.same: dict[str, Any] = {"router": plan.router, "seed": seed, "engine": engine}
 
-    def alone(self, d: Deployment, trace: LLMTrace, times: Times | None) -> LLMResult:
+    def alone(self, d: Deployment, trace: LLMTrace, times: Times | None = None) -> LLMResult:
         """One deployment on devices of its own."""
         options = self.options if times is None else replace(self.options, times=times(d, trace))
         return simulate_llm(
