@@ -86,8 +86,9 @@ class Following:
     def offer(self, now: float, request: int, model: int, deadline: float) -> tuple[Job | None, bool]:
         """A request has arrived, or is tried anew: the job to send, or whether the request waits (else rejected)."""
         policy = self.policy
-        for group in policy.groups_of(model):
-            self._overdue(now, group)
+        if self.correct:
+            for group in policy.groups_of(model):
+                self._overdue(now, group)
         if isinstance(policy, BatchingController):
             batch, waits = policy.offer(now, request, model, deadline)
             return (None if batch is None else self._take(batch)), waits
@@ -101,8 +102,8 @@ class Following:
         policy = self.policy
         if not isinstance(policy, BatchingController):
             return None, []
-        self._overdue(now, group)
         if self.correct:
+            self._overdue(now, group)
             policy.clock[group][0] = now
         batch, dropped = policy.stage_free(now, group)
         return (None if batch is None else self._take(batch)), dropped
@@ -111,10 +112,14 @@ class Following:
         """A job is answered that left the last stage at `end`, seconds; None if it was lost with its group."""
         job = self.jobs[number]
         running = self._running[job.group]
-        if job not in running:
+        if running and running[0] is job:
+            running.popleft()
+        elif job in running:
+            running.remove(job)
+        else:
             return None
-        running.remove(job)
-        self._shift(job.group, end - job.end - self._drift[job.group])
+        if self.correct:
+            self._shift(job.group, end - job.end - self._drift[job.group])
         for _ in job.requests:
             self.policy.finished(job.group)
         return job
@@ -146,8 +151,6 @@ class Following:
             self._shift(group, now - running[0].end - self._drift[group])
 
     def _shift(self, group: int, seconds: float) -> None:
-        if not self.correct:
-            return
         self._drift[group] += seconds
         clock = self.policy.clock[group]
         for k, free in enumerate(clock):
