@@ -116,6 +116,9 @@ class _World:
         self.out = Outcome.empty(n, width)
         self.visits_start = [[np.nan] * width for _ in range(n)]
         self.visits_s = [[np.nan] * width for _ in range(n)]
+        # Lists while it runs: single numbers are slow to write into arrays.
+        self.finish, self.group = [np.nan] * n, [-1] * n
+        self.batch, self.attempts = [0] * n, [0] * n
         self.n_groups = tables.n_groups
         self.sent = [0] * tables.n_groups
         self.heard = [-np.inf] * tables.n_groups
@@ -163,9 +166,9 @@ class _World:
             self.costs[key] = (self.tables.latency[pair, column].tolist(), float(self.tables.hop[pair]))
         latency, hop = self.costs[key]
         for r in job.requests:
-            self.out.group[r] = job.group
-            self.out.batch[r] = len(job.requests)
-            self.out.attempts[r] += 1
+            self.group[r] = job.group
+            self.batch[r] = len(job.requests)
+            self.attempts[r] += 1
         self.groups[job.group][0].put(_Job(job, latency, hop, self.env.now, self.sent[job.group]))
         self.sent[job.group] += 1
 
@@ -198,7 +201,7 @@ class _World:
         if job is None:
             return
         for r in job.requests:
-            self.out.finish[r] = self.env.now
+            self.finish[r] = self.env.now
         if self.free_with_answer(job.group):
             self.freed(self.groups[job.group][0])
 
@@ -208,7 +211,7 @@ class _World:
             stage.alive = False
         retried = self.reality is not None and self.reality.retried
         for r in self.following.lose(group):
-            self.out.group[r], self.out.batch[r], self.out.failed[r] = -1, 0, not retried
+            self.group[r], self.batch[r], self.out.failed[r] = -1, 0, not retried
             self.visits_start[r] = [np.nan] * len(self.visits_start[r])
             self.visits_s[r] = [np.nan] * len(self.visits_s[r])
             if retried:
@@ -248,6 +251,8 @@ class _World:
         self.out.stage_start[:] = np.reshape(self.visits_start, self.out.stage_start.shape)
         self.out.stage_s[:] = np.reshape(self.visits_s, self.out.stage_s.shape)
         self.out.start[:] = self.out.stage_start[:, 0]
+        self.out.finish[:], self.out.group[:] = self.finish, self.group
+        self.out.batch[:], self.out.attempts[:] = self.batch, self.attempts
         return self.out
 
 
