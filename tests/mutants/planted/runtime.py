@@ -13,7 +13,7 @@ MUTANTS = (
         "missing term",
         (
             (
-                "runtime/serving/dispatcher.py",
+                "simulator/serving/policy/following.py",
                 "self._shift(job.group, end - job.end - self._drift[job.group])",
                 "self._shift(job.group, end - job.end)",
             ),
@@ -28,8 +28,8 @@ MUTANTS = (
         (
             (
                 "runtime/serving/dispatcher.py",
-                "        self.waiting -= len(batch.requests)",
-                "        self.waiting -= 1",
+                "self.waiting -= len(dropped) + (len(job.requests) if job is not None else 0)",
+                "self.waiting -= len(dropped) + (1 if job is not None else 0)",
             ),
         ),
         ("tests/runtime/serving/test_dispatcher.py",),

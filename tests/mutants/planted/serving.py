@@ -12,7 +12,11 @@ MUTANTS = (
         "serving",
         "wrong tie",
         (
-            ("simulator/serving/policy.py", "if best is None or key < best[0]:", "if best is None or key <= best[0]:"),
+            (
+                "simulator/serving/policy/controller.py",
+                "if best is None or key < best[0]:",
+                "if best is None or key <= best[0]:",
+            ),
             (
                 "simulator/serving/compiled/kernel.py",
                 "best = min(best, (ahead << _PAIR_BITS) | p)\n    return best & _PAIR_MASK",
@@ -33,7 +37,7 @@ MUTANTS = (
         "on-the-deadline-is-late",
         "serving",
         "off by one",
-        (("simulator/serving/policy.py", "TOLERANCE_S = 1e-9", "TOLERANCE_S = -1e-9"),),
+        (("simulator/serving/policy/controller.py", "TOLERANCE_S = 1e-9", "TOLERANCE_S = -1e-9"),),
         ("tests/simulator/serving/test_semantics.py", "tests/simulator/serving/test_invariants.py"),
         "A request that finishes on its deadline would be rejected, and not count, everywhere alike.",
     ),
@@ -43,7 +47,7 @@ MUTANTS = (
         "missing term",
         (
             (
-                "simulator/serving/policy.py",
+                "simulator/serving/policy/controller.py",
                 "if self.admission and finish > deadline + TOLERANCE_S:",
                 "if self.admission and ends[-1] > deadline + TOLERANCE_S:",
             ),
@@ -62,7 +66,7 @@ MUTANTS = (
         "wrong bound",
         (
             (
-                "simulator/serving/batching.py",
+                "simulator/serving/policy/batching.py",
                 "tightest = min(tightest, queue[members][1])",
                 "tightest = queue[members][1]",
             ),
@@ -81,7 +85,7 @@ MUTANTS = (
         "missing term",
         (
             (
-                "simulator/serving/policy.py",
+                "simulator/serving/policy/controller.py",
                 "            ends.append(t)\n            t += hop",
                 "            t += hop\n            ends.append(t)",
             ),
@@ -129,5 +133,44 @@ MUTANTS = (
         ),
         ("tests/simulator/serving/test_result.py",),
         "The tail, in which queues empty, would count.",
+    ),
+    Mutant(
+        "fastest-device-of-a-stage",
+        "serving",
+        "wrong factor",
+        (("simulator/serving/compiled/real.py", "most = max(most, ratio(", "most = min(most + 1e9, ratio("),),
+        ("tests/simulator/serving/test_conditions_agree.py",),
+        "A stage on several devices would take the last one's factor, in the compiled engine.",
+    ),
+    Mutant(
+        "comes-back-with-its-old-clocks",
+        "serving",
+        "missing term",
+        (("simulator/serving/compiled/real.py", "clock[g, k] = real[g, k] = now", "clock[g, k] = now"),),
+        ("tests/simulator/serving/test_conditions_agree.py",),
+        "A group that comes back would first work off what it lost, in the compiled engine.",
+    ),
+    Mutant(
+        "places-of-their-own",
+        "serving",
+        "wrong factor",
+        (
+            (
+                "simulator/draws.py",
+                "return spread.window_s, recorded[np.arange(devices) % len(recorded)][:, index]",
+                "return spread.window_s, np.stack([np.roll(recorded[d % len(recorded)], 7 * d)[index] for d in "
+                "range(devices)])",
+            ),
+        ),
+        ("tests/simulator/test_draws.py",),
+        "Devices that were slow together would be slow at times of their own.",
+    ),
+    Mutant(
+        "turnaround-forgotten",
+        "serving",
+        "missing term",
+        (("runtime/serving/measure/service.py", "took = found.seconds + turnaround", "took = found.seconds"),),
+        ("tests/runtime/serving/test_in_service.py",),
+        "Stages would be free for the next job the moment that they have computed.",
     ),
 )
