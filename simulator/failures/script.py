@@ -123,7 +123,7 @@ def _event(entry: object, where: str) -> ScriptedFailure:
     unknown = [word for word in said if word not in WORDS]
     if unknown:
         raise InputError(f"{where}: unknown word {unknown[0]!r}; expected {', '.join(WORDS)}")
-    named = [kind for kind in KINDS if kind in said]
+    named: list[Kind] = [kind for kind in KINDS if kind in said]
     if len(named) != 1:
         raise InputError(f"{where}: names no device; give one of device, node and group (got {dict(said)})")
     if "at" not in said:

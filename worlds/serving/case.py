@@ -23,7 +23,7 @@ from ..limits import (
     MIN_FACTOR,
 )
 from ..world import CIRCUMSTANCE, Case
-from .failing import FailuresCase, LoadingCase
+from .conditions.failing import FailuresCase, LoadingCase
 
 __all__ = ["ClusterCase", "PlannerCase", "ServingCase", "ServingOptions", "WorkloadCase"]
 

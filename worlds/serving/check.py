@@ -12,8 +12,8 @@ from ...traces.generate import MAX_CV, MAX_REQUESTS
 from ...traces.splits import shares
 from ..words import under
 from .case import ServingCase
+from .conditions.failing import breakdowns_of
 from .data import ServingData, cluster_of, profile_name
-from .failing import breakdowns_of
 from .solve import check_fit
 from .traffic import span_s
 

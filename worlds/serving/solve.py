@@ -21,10 +21,10 @@ from ...simulator.serving.times import devices_of
 from ...traces.trace import Trace
 from ..fields import find_field, set_fields
 from .case import ServingCase
+from .conditions.failing import breakdowns_of
+from .conditions.varying import Drawn, cautious, drawn, times_of, variation_of
 from .data import ServingData, cluster_of
-from .failing import breakdowns_of
 from .traffic import traffic
-from .varying import Drawn, cautious, drawn, times_of, variation_of
 
 __all__ = ["Solved", "planning_case", "solve"]
 

@@ -22,9 +22,9 @@ from ....simulator.failures import read_script
 from ....traces.trace import Trace
 from ...door import Answer, Asked
 from ..case import ServingCase
-from ..failing import breakdowns_of
+from ..conditions.failing import breakdowns_of
+from ..conditions.varying import times_of
 from ..options import RunOptions
-from ..varying import times_of
 
 __all__ = ["broken"]
 
@@ -69,9 +69,7 @@ def broken(asked: Asked, plan: Plan, traffic: Trace, source: str, costs: Mapping
         session.warm_up()
         asked.progress("serving other requests, to learn what they take")
         known: ProfileSet = calibrate(session).profiles
-        rounds = [
-            rehearse(session, traffic, known, case.seed + k, seconds=traffic.duration / 2) for k in range(ROUNDS)
-        ]
+        rounds = [rehearse(session, traffic, known, case.seed + k, seconds=traffic.duration / 2) for k in range(ROUNDS)]
         if any(len(one.heads()) for one in rounds):
             known = in_service(session, rounds, known).profiles
         dispatcher = session.prepare(traffic, profiles=known)

@@ -21,9 +21,9 @@ from ....traces.trace import Trace
 from ...door import Answer, Asked
 from ...words import table
 from ..case import ServingCase
-from ..failing import breakdowns_of
+from ..conditions.failing import breakdowns_of
+from ..conditions.varying import LEVEL, Drawn, cautious, drawn, times_of, variation_of
 from ..options import SimulateOptions
-from ..varying import LEVEL, Drawn, cautious, drawn, times_of, variation_of
 from .costs import costs_of
 from .hopeless import warn_of_hopeless
 from .requests import requests_for

@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from ...errors import InputError
-from ...reprs import Shown
-from ...simulator.failures import Failures, ScriptedFailure, events_of
-from ...simulator.serving.breakdowns import Breakdowns
-from ...simulator.serving.loading import Loading
-from ..file.units import parse_bandwidth, parse_bytes, parse_seconds
-from ..limits import MAX_BYTES, MAX_BYTES_PER_S, MAX_SECONDS
+from ....errors import InputError
+from ....reprs import Shown
+from ....simulator.failures import Failures, ScriptedFailure, events_of
+from ....simulator.serving.breakdowns import Breakdowns
+from ....simulator.serving.loading import Loading
+from ...file.units import parse_bandwidth, parse_bytes, parse_seconds
+from ...limits import MAX_BYTES, MAX_BYTES_PER_S, MAX_SECONDS
 
 __all__ = ["FailuresCase", "LoadingCase", "breakdowns_of"]
 

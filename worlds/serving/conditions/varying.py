@@ -7,15 +7,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...errors import InputError
-from ...profiles import ModelProfile
-from ...profiles.spread import NO_VARIATION, Spread, Variation
-from ...simulator.placement import Placement
-from ...simulator.serving import SimulationResult
-from ...simulator.serving.conditions import Conditions
-from ...simulator.serving.times import ServingSpread, ServingTimes
-from ...traces.trace import Trace
-from .case import ServingCase
+from ....errors import InputError
+from ....profiles import ModelProfile
+from ....profiles.spread import NO_VARIATION, Spread, Variation
+from ....seeds import spawned
+from ....simulator.placement import Placement
+from ....simulator.serving import SimulationResult
+from ....simulator.serving.conditions import Conditions
+from ....simulator.serving.times import ServingTimes, draw_times
+from ....traces.trace import Trace
+from ..case import ServingCase
 
 __all__ = ["LEVEL", "Drawn", "cautious", "drawn", "times_of", "variation_of"]
 
@@ -103,8 +104,7 @@ def cautious(
 
 def times_of(variation: Variation, placement: Placement, traffic: Trace, seed: int) -> ServingTimes:
     """What times are in one draw."""
-    spread = ServingSpread(variation.stages, variation.hops, variation.answers)
-    return spread.draw(placement, traffic.duration + AFTER_S, seed)
+    return draw_times(variation, placement, traffic.duration + AFTER_S, seed)
 
 
 def drawn(
@@ -123,7 +123,7 @@ def drawn(
     simulated : callable
         Simulates under these conditions.
     """
-    results = [simulated(conditions(case.seed + k)) for k in range(case.serving.draws)]
+    results = [simulated(conditions(spawned(case.seed, k))) for k in range(case.serving.draws)]
     order = np.argsort([r.attainment for r in results], kind="stable")
     values = {name: np.array([metric(r) for r in results]) for name, metric in METRICS.items()}
     return Drawn(values, results[int(order[len(order) // 2])])
