@@ -14,7 +14,7 @@ import numpy as np
 
 from .errors import InputError
 
-__all__ = ["generator", "seed_sequence"]
+__all__ = ["generator", "seed_sequence", "spawned"]
 
 
 def seed_sequence(seed: int, *names: str | int) -> np.random.SeedSequence:
@@ -36,3 +36,8 @@ def seed_sequence(seed: int, *names: str | int) -> np.random.SeedSequence:
 def generator(seed: int, *names: str | int) -> np.random.Generator:
     """A `numpy.random.Generator` for the stream `names` under `seed`."""
     return np.random.default_rng(seed_sequence(seed, *names))
+
+
+def spawned(seed: int, k: int) -> int:
+    """The seed of the k-th of many draws: draws under neighbouring seeds share none, as ``seed + k`` would."""
+    return int(seed_sequence(seed, "draw", k).generate_state(1, np.uint64)[0])

@@ -17,9 +17,10 @@ import numpy.typing as npt
 
 from ...errors import InputError
 from ...profiles.spread import NO_VARIATION, Variation
+from ...seeds import spawned
 from ...simulator.serving.conditions import Conditions
 from ...simulator.serving.simulate import simulate
-from ...simulator.serving.times import ServingSpread
+from ...simulator.serving.times import draw_times
 from .evaluator import Evaluator, State
 from .instance import Instance
 
@@ -43,7 +44,7 @@ class DrawnTimes:
     draws : int
         Draws, at least 2.
     seed : int
-        Of the first draw; the k-th has ``seed + k``.
+        Under which all draws are.
 
     Raises
     ------
@@ -59,13 +60,13 @@ class DrawnTimes:
                 "plan.json) and plan with that profile"
             )
         self._evaluator, self._draws, self._seed = evaluator, draws, seed
-        self._spread = ServingSpread(variation.stages, variation.hops, variation.answers)
+        self._variation = variation
         self._known: dict[State, npt.NDArray[np.float64]] = {}
 
     @property
     def slow(self) -> tuple[float, ...]:
         """Factors on the profile's times that candidates are planned with."""
-        return tuple(max(self._spread.stages.quantile(q), 1.0) for q in SLACK)
+        return tuple(max(self._variation.stages.quantile(q), 1.0) for q in SLACK)
 
     def attainments(self, state: State) -> npt.NDArray[np.float64]:
         """Attainment in each draw."""
@@ -73,7 +74,8 @@ class DrawnTimes:
         if found is None:
             i, placement = self._evaluator.instance, self._evaluator.placement(state)
             horizon_s = float(i.arrival[-1]) + AFTER_S
-            drawn = (self._spread.draw(placement, horizon_s, self._seed + k) for k in range(self._draws))
+            seeds = (spawned(self._seed, k) for k in range(self._draws))
+            drawn = (draw_times(self._variation, placement, horizon_s, seed) for seed in seeds)
             found = np.array(
                 [
                     simulate(

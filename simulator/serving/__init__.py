@@ -13,7 +13,7 @@ from .policy import DISPATCH, Controller, Decision
 from .policy.batching import Batching
 from .result import SimulationResult
 from .simulate import simulate
-from .times import ServingSpread, ServingTimes
+from .times import ServingTimes, draw_times
 
-__all__ = ["DISPATCH", "Batching", "Conditions", "Controller", "Decision", "Forecast", "Outages", "ServingSpread",
-           "ServingTimes", "SimulationResult", "forecast", "simulate"]  # fmt: skip
+__all__ = ["DISPATCH", "Batching", "Conditions", "Controller", "Decision", "Forecast", "Outages",
+           "ServingTimes", "draw_times", "SimulationResult", "forecast", "simulate"]  # fmt: skip

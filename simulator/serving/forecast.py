@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from ...errors import InputError
 from ...profiles.profile import ModelProfile
+from ...profiles.spread import Variation
 from ...reprs import Shown
-from ...seeds import seed_sequence
+from ...seeds import spawned
 from ...traces.trace import Trace
 from ..placement import Placement
 from .conditions import Conditions
@@ -22,7 +23,7 @@ from .outages import Outages
 from .policy import TOLERANCE_S
 from .reality import Reality
 from .simulate import prepare, serve_really
-from .times import ServingSpread
+from .times import draw_times
 
 __all__ = ["Forecast", "forecast"]
 
@@ -90,7 +91,7 @@ def forecast(
     placement: Placement,
     trace: Trace,
     profiles: Mapping[str, ModelProfile],
-    spread: ServingSpread | None = None,
+    variation: Variation | None = None,
     *,
     outages: Outages | Callable[[int], Outages] | None = None,
     draws: int = 200,
@@ -106,7 +107,7 @@ def forecast(
     ----------
     placement, trace, profiles
         What runs; the controller predicts with these profiles.
-    spread : ServingSpread, optional
+    variation : Variation, optional
         How times vary; they do not if not given.
     outages : Outages or callable, optional
         When groups are away: always so, or drawn under the seed that the function is given.
@@ -136,8 +137,8 @@ def forecast(
     limit = trace.arrival + trace.slo + TOLERANCE_S
     attained = np.empty(draws)
     for k in range(draws):
-        own = int(seed_sequence(seed, "forecast", k).generate_state(1, np.uint64)[0])
-        times = None if spread is None else spread.draw(placement, trace.duration + AFTER_S, own)
+        own = spawned(seed, k)
+        times = None if variation is None else draw_times(variation, placement, trace.duration + AFTER_S, own)
         conditions = Conditions(times, outages(own) if callable(outages) else outages)
         conditions.check(placement)
         clock = np.zeros((table.n_groups, table.latency.shape[2]))

@@ -7,12 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...errors import InputError
-from ...profiles.spread import CONSTANT, Spread
-from ...reprs import Shown
+from ...profiles.spread import Variation
 from ..draws import Draws, draw
 from ..placement import Placement
 
-__all__ = ["ServingSpread", "ServingTimes", "devices_of"]
+__all__ = ["ServingTimes", "devices_of", "draw_times"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,31 +54,14 @@ class ServingTimes:
                 )
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ServingSpread(Shown):
-    """How the times of a serving system vary; `draw` makes those of one run.
-
-    Parameters
-    ----------
-    stages, hops, answers : Spread
-        Of stage visits, of the seconds between stages, and of the overhead.
-    """
-
-    stages: Spread = CONSTANT
-    hops: Spread = CONSTANT
-    answers: Spread = CONSTANT
-
-    def _headline(self) -> str:
-        return f"stages {self.stages.explain()}"
-
-    def draw(self, placement: Placement, horizon_s: float, seed: int) -> ServingTimes:
-        """The times of one run of about `horizon_s` seconds, the same for a device in whatever group it is."""
-        groups = len(placement.groups)
-        return ServingTimes(
-            draw(self.stages, devices_of(placement), horizon_s, seed, "stages"),
-            None if self.hops.constant else draw(self.hops, groups, horizon_s, seed, "hops"),
-            None if self.answers.constant else draw(self.answers, groups, horizon_s, seed, "answers"),
-        )
+def draw_times(variation: Variation, placement: Placement, horizon_s: float, seed: int) -> ServingTimes:
+    """The times of one run of about `horizon_s` seconds, the same for a device in whatever group it is."""
+    groups = len(placement.groups)
+    return ServingTimes(
+        draw(variation.stages, devices_of(placement), horizon_s, seed, "stages"),
+        None if variation.hops.constant else draw(variation.hops, groups, horizon_s, seed, "hops"),
+        None if variation.answers.constant else draw(variation.answers, groups, horizon_s, seed, "answers"),
+    )
 
 
 def devices_of(placement: Placement) -> int:

@@ -14,9 +14,9 @@ import numba
 import numpy as np
 import pytest
 from meshwright.profiles import ModelProfile, ParallelConfig
-from meshwright.profiles.spread import Spread
+from meshwright.profiles.spread import Spread, Variation
 from meshwright.simulator import Group, Placement, simulate
-from meshwright.simulator.serving import Conditions, Outages, ServingSpread, forecast
+from meshwright.simulator.serving import Conditions, Outages, draw_times, forecast
 from meshwright.simulator.serving.compiled.engine import run
 from meshwright.simulator.serving.tables import build_tables
 from meshwright.traces import Trace
@@ -110,7 +110,7 @@ def test_batching(layout, rate, benchmark):
     benchmark.pedantic(simulate, (LAYOUTS[layout], trace, PROFILES), {"batching": 8}, rounds=3)
 
 
-VARIES = ServingSpread(
+VARIES = Variation(
     Spread(visits=tuple(np.linspace(0.8, 1.2, 101)), runs=tuple(np.linspace(0.9, 1.1, 101)), correlation_s=1.0)
 )
 
@@ -122,7 +122,7 @@ def test_drawn_times_and_outages(layout, batching, benchmark):
     rng = np.random.default_rng(1)
     down = rng.uniform(0, trace.duration, 200)
     outages = Outages(rng.integers(0, len(placement.groups), 200), down, down + rng.exponential(5.0, 200))
-    times = VARIES.draw(placement, trace.duration, 0)
+    times = draw_times(VARIES, placement, trace.duration, 0)
     plain, failing, both = best(
         [
             lambda c=c: simulate(placement, trace, PROFILES, batching=batching, conditions=c)

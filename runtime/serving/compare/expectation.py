@@ -13,7 +13,6 @@ from ....profiles.spread import Variation
 from ....simulator.placement import Placement
 from ....simulator.serving.forecast import Forecast, forecast
 from ....simulator.serving.simulate import simulate
-from ....simulator.serving.times import ServingSpread
 from ....traces.trace import Trace
 
 __all__ = ["at_level", "expect"]
@@ -49,8 +48,7 @@ def expect(
     """
     if variation.constant:
         return Forecast(np.array([simulate(placement, trace, profiles, **serving).attainment]), len(trace))
-    spread = ServingSpread(variation.stages, variation.hops, variation.answers)
-    return forecast(placement, trace, profiles, spread, draws=draws, seed=seed, **serving)
+    return forecast(placement, trace, profiles, variation, draws=draws, seed=seed, **serving)
 
 
 def at_level(variation: Variation, factor: float) -> Variation:

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 from meshwright.profiles import ModelProfile, ParallelConfig
-from meshwright.profiles.spread import Spread
+from meshwright.profiles.spread import Spread, Variation
 from meshwright.runtime.serving.compare.attribution import attribute, own_level, replay, stage_ratios
 from meshwright.runtime.serving.dispatcher import Dispatcher
 from meshwright.runtime.serving.measure.probe import Probe, ProbeJob
 from meshwright.runtime.serving.result import RunResult
 from meshwright.simulator import Group, Placement, simulate
-from meshwright.simulator.serving import Conditions, ServingSpread, reference
+from meshwright.simulator.serving import Conditions, draw_times, reference
 from meshwright.simulator.serving.policy import Controller
 from meshwright.simulator.serving.policy.batching import BatchingController
 from meshwright.simulator.serving.replay import stage_spans
@@ -72,16 +72,16 @@ def as_run(simulated, factor=1.0):
     )  # fmt: skip
 
 
-VARIES = ServingSpread(Spread(visits=(0.5, 0.9, 1.0, 1.1, 1.5)))
+VARIES = Variation(Spread(visits=(0.5, 0.9, 1.0, 1.1, 1.5)))
 
 
 @pytest.mark.parametrize("dispatch", ["shortest_queue", "earliest_finish", "earliest_free"])
 @pytest.mark.parametrize("max_batch", [None, 4])
 @pytest.mark.parametrize("overhead", [0.0, 0.002])
-@pytest.mark.parametrize("spread", [ServingSpread(), VARIES], ids=["exact", "drawn"])
+@pytest.mark.parametrize("spread", [Variation(), VARIES], ids=["exact", "drawn"])
 def test_stage_times_replay_to_the_simulation(dispatch, max_batch, overhead, spread):
     """What the dispatcher of a real run decides from the ends that it hears is what was simulated, to the request."""
-    times = Conditions(spread.draw(PLACEMENT, 20.0, 1))
+    times = Conditions(draw_times(spread, PLACEMENT, 20.0, 1))
     simulated = simulate(
         PLACEMENT, bursty(), profiles(), dispatch=dispatch, batching=max_batch, overhead=overhead, conditions=times
     )

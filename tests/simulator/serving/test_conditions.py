@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from meshwright.errors import InputError
 from meshwright.profiles import ModelProfile, ParallelConfig
-from meshwright.profiles.spread import Spread
+from meshwright.profiles.spread import Spread, Variation
 from meshwright.simulator import Group, Placement, PlacementSchedule, SimulationResult, simulate
 from meshwright.simulator.draws import Draws
-from meshwright.simulator.serving import Conditions, Outages, ServingSpread, ServingTimes
+from meshwright.simulator.serving import Conditions, Outages, ServingTimes, draw_times
 from meshwright.traces import Trace, gamma
 
 ONE, PIPE, WIDE = ParallelConfig(1, 1), ParallelConfig(1, 2), ParallelConfig(2, 1)
@@ -171,7 +171,7 @@ def traffic(models=("a", "b")) -> Trace:
 def test_factors_of_one_change_nothing(engine, batching):
     options = {"engine": engine, "batching": batching, "overhead": 0.0 if batching else 0.125}
     plain = simulate(PLACEMENT, traffic(), PROFILES, **options)
-    ones = Conditions(ServingSpread().draw(PLACEMENT, 400.0, 0))
+    ones = Conditions(draw_times(Variation(), PLACEMENT, 400.0, 0))
     for conditions in (Conditions(), ones):
         result = simulate(PLACEMENT, traffic(), PROFILES, conditions=conditions, **options)
         np.testing.assert_allclose(result.finish, plain.finish, rtol=0, atol=1e-9)

@@ -8,9 +8,9 @@ from how_many import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from meshwright.profiles import ModelProfile, ParallelConfig
-from meshwright.profiles.spread import CONSTANT, Spread
+from meshwright.profiles.spread import CONSTANT, Spread, Variation
 from meshwright.simulator import Group, Placement, PlacementSchedule, SimulationResult, simulate
-from meshwright.simulator.serving import Conditions, Outages, ServingSpread
+from meshwright.simulator.serving import Conditions, Outages, draw_times
 from meshwright.traces import Trace
 
 CONFIGS = (ParallelConfig(1, 1), ParallelConfig(1, 2), ParallelConfig(2, 1), ParallelConfig(2, 3))
@@ -50,7 +50,7 @@ def worlds(draw):
     times = None
     if draw(st.booleans()):
         seed = draw(st.integers(0, 99))
-        times = ServingSpread(draw(spread), draw(spread), draw(spread)).draw(placement, trace.duration + 5, seed)
+        times = draw_times(Variation(draw(spread), draw(spread), draw(spread)), placement, trace.duration + 5, seed)
     rows = draw(st.lists(st.tuples(st.integers(0, len(placement.groups) - 1), st.integers(0, 60), st.integers(1, 30)),
                          max_size=8))  # fmt: skip
     last = [np.inf] if draw(st.booleans()) else []
@@ -127,12 +127,12 @@ def test_engines_agree_on_long_queues(dispatch: str, batching: int | None, in_fl
         for name in names
     }
     placement = Placement([Group(CONFIGS[0], names[:3]), Group(CONFIGS[1], names[1:]), Group(CONFIGS[3], names)])
-    spread = ServingSpread(Spread(visits=(0.6, 1.0, 1.4), runs=(0.8, 1.2), correlation_s=1.0), SPREADS[1], SPREADS[1])
+    spread = Variation(Spread(visits=(0.6, 1.0, 1.4), runs=(0.8, 1.2), correlation_s=1.0), SPREADS[1], SPREADS[1])
     for seed, admission in enumerate((True, False)):
         trace = Trace(np.cumsum(rng.gamma(1 / 8, 8 / 55, 1000)), rng.integers(0, 4, 1000), names, 0.8)
         down = rng.uniform(0, trace.duration, 20)
         outages = Outages(rng.integers(0, 3, 20), down, down + rng.exponential(0.5, 20), in_flight)
-        conditions = Conditions(spread.draw(placement, trace.duration, seed), outages)
+        conditions = Conditions(draw_times(spread, placement, trace.duration, seed), outages)
         options = {"dispatch": dispatch, "batching": batching, "admission": admission, "overhead": 0.011}
         result = both(placement, trace, profiles, conditions, **options)
         assert result.failed.any() == (in_flight == "lost")
@@ -147,7 +147,7 @@ def test_devices_count_their_visits_on_under_a_schedule(engine: str, batching: i
     profiles = {"a": ModelProfile.from_stages("a", {one: {1: [1.0], 2: [1.5]}})}
     placement = Placement([Group(one, ["a"])])
     trace = Trace([0.0, 10.0, 20.0, 30.0], [0] * 4, ["a"])
-    times = ServingSpread(SPREADS[1]).draw(placement, 40.0, 3)
+    times = draw_times(Variation(SPREADS[1]), placement, 40.0, 3)
     options = {"engine": engine, "batching": batching, "conditions": Conditions(times)}
     whole = simulate(placement, trace, profiles, **options)
     parts = simulate(PlacementSchedule([0.0, 15.0], [placement, placement]), trace, profiles, **options)

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from meshwright.errors import InputError
 from meshwright.profiles import ModelProfile, ParallelConfig
-from meshwright.profiles.spread import Spread
+from meshwright.profiles.spread import Spread, Variation
 from meshwright.simulator import Group, Placement, PlacementSchedule, simulate
-from meshwright.simulator.serving import Conditions, Forecast, Outages, ServingSpread, forecast
+from meshwright.simulator.serving import Conditions, Forecast, Outages, draw_times, forecast
 from meshwright.traces import Trace, poisson
 
 ONE = ParallelConfig(1, 1)
 PROFILES = {"a": ModelProfile.from_stages("a", {ONE: {1: [1.0], 2: [1.5]}})}
 PLACEMENT = Placement([Group(ONE, ["a"]), Group(ONE, ["a"])])
-SPREAD = ServingSpread(Spread(visits=(0.7, 1.0, 1.3), runs=(0.8, 1.0, 1.2), correlation_s=5.0))
+SPREAD = Variation(Spread(visits=(0.7, 1.0, 1.3), runs=(0.8, 1.0, 1.2), correlation_s=5.0))
 
 
 def traffic(duration: float = 200.0) -> Trace:
@@ -45,7 +45,7 @@ def test_other_runs_lie_in_the_interval():
     told = forecast(PLACEMENT, traffic(), PROFILES, SPREAD, draws=400)
     inside = 0
     for seed in range(200):
-        times = SPREAD.draw(PLACEMENT, 300.0, 10_000 + seed)
+        times = draw_times(SPREAD, PLACEMENT, 300.0, 10_000 + seed)
         inside += told.holds(simulate(PLACEMENT, traffic(), PROFILES, conditions=Conditions(times)).attainment)
     assert 180 <= inside <= 199
     assert told.low < told.mean < told.high

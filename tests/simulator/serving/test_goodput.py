@@ -107,6 +107,8 @@ def test_nobody_else_defines_it() -> None:
         "simulator/metrics.py", "simulator/serving/result.py", "simulator/llm/result/columns.py",
         "simulator/llm/plan/result.py", "simulator/sharing/result/columns.py",
         "simulator/training/result/iteration.py",  # samples per second: an iteration has no limit to meet
+        # The share of time that was work, as those who train on machines that fail say it (Daly 2006).
+        "simulator/training/goodput/closed_form.py", "simulator/training/goodput/result.py",
     }  # fmt: skip
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from meshwright.profiles import ModelProfile, ParallelConfig
-from meshwright.profiles.spread import Spread, at
+from meshwright.profiles.spread import Spread, Variation, at
 from meshwright.simulator import Group, Placement, simulate
 from meshwright.simulator.metrics import Estimate, mean_interval
-from meshwright.simulator.serving import Conditions, Outages, ServingSpread, queueing
+from meshwright.simulator.serving import Conditions, Outages, draw_times, queueing
 from meshwright.traces import Trace
 
 ONE = ParallelConfig(1, 1)
@@ -34,7 +34,7 @@ def mean_latency(gaps: Callable[[np.random.Generator], np.ndarray], spread: Spre
     for seed in range(REPLICATIONS):
         arrival = np.cumsum(gaps(np.random.default_rng(seed)))
         trace = Trace(arrival, np.zeros(REQUESTS, dtype=np.int32), ["a"])
-        times = ServingSpread(spread).draw(PLACEMENT, float(arrival[-1]), seed)
+        times = draw_times(Variation(spread), PLACEMENT, float(arrival[-1]), seed)
         result = simulate(PLACEMENT, trace, PROFILES, admission=False, conditions=Conditions(times))
         means.append(float(result.latencies[REQUESTS // 10 :].mean()))
     return mean_interval(means)
