@@ -112,7 +112,7 @@ def reproduce(
 def _accuracy(out: Path, here: bool, given: tuple[Path | None, ...], seed: int, as_json: bool) -> int:
     """Make the accuracy page; a folder gets it as accuracy.md and accuracy.json."""
     from ..files import check_target, write_text
-    from ..reproduce.accuracy import Given, Options, make, markdown, table
+    from ..reproduce.accuracy import Given, Options, make, markdown, text
     from .status import status
 
     options = Options(here, given=Given(*given), seed=seed)
@@ -127,11 +127,7 @@ def _accuracy(out: Path, here: bool, given: tuple[Path | None, ...], seed: int, 
     if as_json:
         typer.echo(document)
         return 0
-    from rich.console import Console
-
-    console = Console()
-    console.print(table(found))
-    console.print(f"{found.circumstances()} Written: {page}", highlight=False, soft_wrap=True)
+    typer.echo(f"{text(found)}\nWritten: {page}")
     return 0
 
 

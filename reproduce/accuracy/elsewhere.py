@@ -8,25 +8,28 @@ from .line import Line
 
 __all__ = ["lines"]
 
-FIGURES_OF = {
-    "serving": (("alpaserve/fig17",), "16 V100", "2023"),
-    "llm": (("vllm/fig12", "vllm/fig14", "vllm/fig17"), "1 to 8 A100", "2023"),
-    "training": (("alpa/fig07", "graphpipe/fig06"), "1 to 64 V100", "2022 to 2025"),
+MEASURED = {
+    "alpaserve/fig17": ("serving", "Li et al., on their testbed", "up to 64 V100", "2023"),
+    "vllm/fig12": ("llm", "Kwon et al., on their testbed", "1 to 8 A100", "2023"),
+    "vllm/fig14": ("llm", "Kwon et al., on their testbed", "1 A100-40GB", "2023"),
+    "vllm/fig17": ("llm", "Kwon et al., on their testbed", "1 A100-40GB", "2023"),
+    "alpa/fig07": ("training", "Zheng et al., on their testbed", "1 to 64 V100", "2022"),
+    "graphpipe/fig06": ("training", "the thesis' author, on Summit", "4 to 32 V100", "see the thesis"),
 }
-"""World -> figures that were measured and whose full versions take minutes, on what, and when."""
+"""Figure -> its world, who measured it, on what, and when."""
 
 
 def lines(world: str) -> tuple[Line, ...]:
     """A line for each figure, without errors: what makes it, and how many of its claims held the last time."""
-    names, on, date = FIGURES_OF.get(world, ((), "", ""))
     kept = load()
     return tuple(
         Line(
-            "published", world, FIGURES[name].title, "see the figure's notes", PAPERS[FIGURES[name].paper].title,
-            on, date, "partly", "see the figure's notes", f"`meshwright reproduce {name}`",
-            missing=f"not run, for it takes minutes; {_last(last(kept.get(name, {})))}",
+            "published", world, f"{PAPERS[FIGURES[name].paper].title}: {FIGURES[name].title}", "see the figure's notes",
+            who, on, date, "partly", "see the figure's notes", f"`meshwright reproduce {name}`",
+            missing=f"not run (minutes): `meshwright reproduce {name}`; {_last(last(kept.get(name, {})))}",
         )
-        for name in names
+        for name, (its, who, on, date) in MEASURED.items()
+        if its == world
     )  # fmt: skip
 
 
@@ -35,4 +38,4 @@ def _last(found: tuple[str, Kept] | None) -> str:
     if found is None:
         return "no run is kept"
     mode, kept = found
-    return f"the last time {kept} of its claims ({mode}, {kept.date})"
+    return f"claims, the last time: {kept} ({mode}, {kept.date})"

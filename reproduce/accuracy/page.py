@@ -1,16 +1,13 @@
-"""The accuracy page: lines as Markdown, and as a table for a terminal."""
+"""The accuracy page: lines as Markdown, and as text for a terminal."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
+from .gather import Accuracy
 from .line import Line
-from .make import Accuracy
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-__all__ = ["markdown", "row", "table"]
+__all__ = ["markdown", "row", "text"]
 
 COMMAND = "meshwright reproduce accuracy --out docs/accuracy.md"
 
@@ -18,7 +15,7 @@ HEADINGS = {
     "published": (
         "Held against what others published",
         "Computed anew by the command; a test computes them and reads this page. A paper's ratios and latencies are "
-        "measurements of other people's, on hardware that nobody here has.",
+        "measurements of other people's, on hardware that is not at hand.",
     ),
     "here": (
         "Held against this machine",
@@ -33,6 +30,8 @@ HEADINGS = {
 }
 
 COLUMNS = ("world", "predicted", "measured by", "on", "when", "in sample", "n", "median", "worst", "signed", "inside")
+
+SAMPLED = {"out": "out of sample", "in": "in sample", "partly": "partly in sample"}
 
 INTRO = """# How wrong it is
 
@@ -66,38 +65,43 @@ def row(line: Line) -> str:
     return "| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |"
 
 
-def note(line: Line) -> str:
-    """What a line rests on, as an item of a list."""
-    return f"- *{line.world}, {line.what}.* With {line.model}. {line.sample.capitalize()}: {line.why}. {line.source}."
+def notes(lines: Iterable[Line]) -> list[str]:
+    """What lines rest on, as items of a list; those that rest on the same are one."""
+    alike: dict[tuple[str, str, str, str], list[Line]] = {}
+    for line in lines:
+        alike.setdefault((line.world, line.model, line.sample, line.why), []).append(line)
+    return [
+        f"- *{world}, {'; '.join(line.what for line in mine)}.* With {model}. {SAMPLED[sample].capitalize()}: {why}. "
+        f"Source: {'; '.join(dict.fromkeys(line.source for line in mine))}."
+        for (world, model, sample, why), mine in alike.items()
+    ]
 
 
 def markdown(found: Accuracy) -> str:
     """The whole page."""
     blocks = [INTRO.format(command=COMMAND).rstrip(), found.circumstances()]
-    for kind, (title, text) in HEADINGS.items():
+    for kind, (title, about) in HEADINGS.items():
         mine = [line for line in found.lines if line.kind == kind]
         if not mine:
-            blocks.append(f"## {title}\n\n{text}\n\nNone were given.")
+            blocks.append(f"## {title}\n\n{about}\n\nNone were given.")
             continue
         head = "| " + " | ".join(COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|"
         rows = "\n".join(row(line) for line in mine)
-        notes = "\n".join(note(line) for line in mine if line.errors is not None)
-        blocks.append(f"## {title}\n\n{text}\n\n{head}\n{rows}" + (f"\n\n{notes}" if notes else ""))
+        rests = "\n".join(notes(line for line in mine if line.errors is not None))
+        blocks.append(f"## {title}\n\n{about}\n\n{head}\n{rows}" + (f"\n\n{rests}" if rests else ""))
     return "\n\n".join(blocks) + "\n"
 
 
-def table(found: Accuracy) -> Table:
-    """Lines for a terminal."""
-    from rich import box
-    from rich.table import Table
-
-    made = Table(box=box.SIMPLE, show_edge=False, pad_edge=False)
-    for name in ("world", "predicted", "measured", "sample", "n", "median", "worst", "signed", "inside"):
-        made.add_column(name, ratio=2 if name == "predicted" else None, no_wrap=name in ("median", "worst", "signed"))
+def text(found: Accuracy) -> str:
+    """Lines for a terminal: what is predicted, then who measured it and the errors."""
+    said: list[str] = []
     for line in found.lines:
-        who = f"{line.measured_by}; {line.on}; {line.date}"
+        who = f"{line.measured_by}, {line.on}, {line.date}"
         if line.errors is None:
-            made.add_row(line.world, f"{line.what}: [dim]{line.missing}[/dim]", who, line.sample, "", "", "", "", "")
+            errors = line.missing
         else:
-            made.add_row(line.world, line.what, who, line.sample, str(line.errors.n), *line.errors.words())
-    return made
+            median, worst, bias, inside = line.errors.words()
+            errors = f"{line.errors.n} errors: median {median}, worst {worst}, signed {bias}"
+            errors += f"; {inside} inside" if inside else ""
+        said += [f"{line.world:<9}{line.what}", f"{'':<9}{who}; {SAMPLED[line.sample]}", f"{'':<9}{errors}", ""]
+    return "\n".join([*said, found.circumstances()])

@@ -17,7 +17,7 @@ __all__ = ["lines"]
 
 ARCHITECTURE, COPIES = "cpu-bert-s", 4
 """Four fine-tuned copies of the smallest model that the runtime brings."""
-LOAD, CV, SECONDS, SCALES = 0.5, 4.0, 6.0, (2.0, 5.0)
+LOAD, CV, SECONDS, SCALES = 0.5, 4.0, 5.0, (2.0, 5.0)
 """Bursty traffic as in the demo, at half of what two devices could do; short, so that the page takes minutes."""
 
 

@@ -11,7 +11,7 @@ units in Yeung et al., which is 16 bytes per parameter in GiB to the last digit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ....profiles.hardware import LinkSpec, device
@@ -33,7 +33,7 @@ class Point:
     name: str
     shape: TransformerShape
     cluster: Cluster
-    settings: dict[str, object]
+    settings: Mapping[str, object]
     stack: Stack
     seconds: float | None = None
     peak_bytes: float | None = None

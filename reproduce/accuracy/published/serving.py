@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...alpaserve.table2 import attainments
 from ..line import Errors, Line
 from . import Tell
@@ -12,7 +14,7 @@ __all__ = ["lines"]
 def lines(seed: int, tell: Tell) -> tuple[Line, ...]:
     """SLO attainment of both placements at every scale; nothing in it is random."""
     frame = attainments(lambda done, total, what: tell(f"alpaserve/table2: {what}"))
-    said = {
+    said: dict[str, Any] = {
         "kind": "published", "world": "serving", "model": "alpaserve-v100-table2, the authors' arrivals and constants",
         "on": "16 V100", "date": "2023",
         "source": "AlpaServe (OSDI '23), Table 2; `meshwright reproduce alpaserve/table2`",

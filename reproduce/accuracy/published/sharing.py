@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...themis.experiments.points import POLICIES, Point, frame_of, over_themis, seeds_of
@@ -30,7 +32,7 @@ def lines(seed: int, tell: Tell) -> tuple[Line, ...]:
         if workload == 2:
             over = over_themis(frame, "gpu_hours")
             hours += [(float(np.median(over[policy])), paper) for policy, paper in GPU_TIME.items()]
-    said = {
+    said: dict[str, Any] = {
         "kind": "published", "world": "sharing", "measured_by": "Mahajan et al., on their testbed", "on": "64 GPUs",
         "date": "2020", "sample": "out",
         "model": f"the sharing world, {SEEDS} draws of the drawn workloads, policies as their papers have them",

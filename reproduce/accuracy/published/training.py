@@ -65,7 +65,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "reported": {
         "sample": "out",
         "why": "of runs looked up in November 2026 the part to report on: computed once the model stood, and nothing "
-        "was changed after",
+        "was changed after; what is quoted from memory stands in docs/training-estimate.md",
     },
 }
 LATER_SOURCES = {
