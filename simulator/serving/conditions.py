@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...errors import InputError
+from ...reprs import Shown
 from ..placement import Placement
 from .outages import Outages
 from .times import ServingTimes
@@ -14,8 +15,8 @@ from .times import ServingTimes
 __all__ = ["Conditions"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Conditions:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Conditions(Shown):
     """What really happens in a simulated run.
 
     Parameters

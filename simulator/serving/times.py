@@ -8,14 +8,15 @@ from dataclasses import dataclass
 
 from ...errors import InputError
 from ...profiles.spread import Variation
+from ...reprs import Shown
 from ..draws import Draws, draw
 from ..placement import Placement
 
 __all__ = ["ServingTimes", "devices_of", "draw_times"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ServingTimes:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ServingTimes(Shown):
     """Factors on the profile's times, drawn for one run.
 
     The j-th job that a group is sent (a request or a batch; counted from 0, retries included) makes one visit to each

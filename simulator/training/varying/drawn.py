@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from ....errors import InputError
 from ....jit import kernel
+from ....reprs import Shown
 from ...draws import Draws, draw, ratio
 from ..plan.file import TrainingPlan
 from ..program.actions import Program
@@ -31,8 +32,8 @@ STEADY: tuple[Any, ...] = (0.0, 1.0, _NOBODY, _NO, _NO, _NONE, _NO, 0, 1.0, _NOB
 """What the compiled engine is given where nothing varies."""
 
 
-@dataclass(frozen=True, eq=False)
-class Drawn:
+@dataclass(frozen=True, eq=False, repr=False)
+class Drawn(Shown):
     """The factors of an iteration.
 
     Parameters
