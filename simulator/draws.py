@@ -16,11 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError
-from ..jit import inner
 from ..profiles.spread import Spread, at
 from ..seeds import generator
 
-__all__ = ["Draws", "draw", "ratio"]
+__all__ = ["Draws", "draw"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -73,7 +72,7 @@ class Draws:
     def ratio(self, device: int, at_s: float, visit: int) -> float:
         """The factor of a device's `visit`-th visit (from 0), which starts at `at_s` seconds >= 0.
 
-        The same as the compiled `ratio`, bit for bit.
+        The same as the compiled `ratio.ratio`, bit for bit.
         """
         path = self.slow[device]
         slow = float(path[int(at_s / self.window_s) % len(path)])
@@ -88,30 +87,6 @@ class Draws:
         low = int(place)
         a, b = float(self.visits[low]), float(self.visits[low + 1])
         return slow * (a + (b - a) * (place - low))
-
-
-@inner(forceinline=True)
-def ratio(slow, window_s, keys, visits, device, at, visit):
-    """`Draws.ratio` for kernels: `device` and `visit` are integers, `at` is seconds >= 0."""
-    windows = slow.shape[1]
-    window = np.int64(at / window_s) if windows > 1 else np.int64(0)
-    if window >= windows:  # a division costs as much as all else here, and paths are as long as runs
-        window %= windows
-    factor = slow[device, window]
-    n = visits.shape[0]
-    if n == 1:
-        return factor * visits[0]
-    z = keys[device] + (np.uint64(visit) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    z = z ^ (z >> np.uint64(31))
-    place = float(z >> np.uint64(11)) * 2.0**-53 * n - 0.5
-    if place <= 0.0:
-        return factor * visits[0]
-    if place >= n - 1:
-        return factor * visits[n - 1]
-    low = np.int64(place)
-    return factor * (visits[low] + (visits[low + 1] - visits[low]) * (place - low))
 
 
 def draw(spread: Spread, devices: int, horizon_s: float, seed: int, *names: str | int) -> Draws:

@@ -22,6 +22,7 @@ from typing import Any, Literal, cast
 import yaml
 
 from ...errors import InputError
+from ...files import readable
 from ...reprs import Shown
 
 __all__ = ["KINDS", "ScriptedFailure", "events_of", "read_script"]
@@ -84,7 +85,7 @@ def read_script(path: str | Path) -> tuple[ScriptedFailure, ...]:
     """
     file = Path(path)
     try:
-        text = file.read_text(encoding="utf-8")
+        text = readable(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "is no UTF-8 text"
         raise InputError(f"{file}: cannot be read: {why}") from None

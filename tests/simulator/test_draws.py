@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from meshwright.errors import InputError
 from meshwright.jit import kernel
 from meshwright.profiles.spread import CONSTANT, Spread
-from meshwright.simulator.draws import draw, ratio
+from meshwright.simulator.draws import draw
+from meshwright.simulator.ratio import ratio
 
 factors = st.lists(st.floats(0.1, 10.0), min_size=1, max_size=7).map(lambda row: tuple(sorted(row)))
 spreads = st.one_of(

@@ -17,14 +17,16 @@ from meshwright.worlds.fields import is_circumstance, paths
 MET = {
     "serving": {
         "seed", "models", "profile", "speed", "workload", "serving.overhead", "warmup", "cluster.price_per_hour",
-        "planner.planned_for", "planner.lost_groups",
+        "planner.planned_for", "planner.lost_groups", "serving.times", "serving.draws", "serving.spread",
+        "serving.admission_quantile", "failures", "loading",
     },
-    "llm": {"seed", "model", "kernels", "workload", "warmup", "cluster.price_per_hour"},
+    "llm": {"seed", "model", "kernels", "workload", "warmup", "cluster.price_per_hour", "times", "draws",
+            "spread"},
     "sharing": {"seed", "apps", "workload", "overheads", "failures", "max_time", "cluster.contention"},
     "training": {
         "seed", "model", "shape", "speed", "kernels", "cluster.price_per_hour", "cluster.link_scale",
         "workload.global_batch", "workload.sequence", "workload.slo", "workload.run_samples", "workload.deadline",
-        "workload.slo_scale",
+        "workload.slo_scale", *(f"failures.{name}" for name in ("mtbf", "node_mtbf", "weibull", "mttr", "run_time")),
     },
 }  # fmt: skip
 """Of each world what is met; all other fields are decided."""

@@ -152,7 +152,7 @@ class ServingOptions(_Part):
         description="mean: everything takes what the profile says; drawn: it varies, and an interval is given",
     )
     draws: Annotated[int, CIRCUMSTANCE] = Field(
-        default=100, ge=2, le=MAX_REPEATS, description="number of draws of times, for the interval"
+        default=200, ge=2, le=MAX_REPEATS, description="number of draws of times, for the interval"
     )
     spread: Annotated[SpreadCase | None, CIRCUMSTANCE] = Field(
         default=None, description="how drawn times vary; if left out, as the profile was measured to"

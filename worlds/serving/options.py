@@ -66,7 +66,6 @@ class CompareOptions(Options):
         le=MAX_SECONDS,
         description="seconds of other requests before each cell, to learn times in service; else as long as the trace",
     )
-    draws: int = Field(default=200, ge=2, le=MAX_REPEATS, description="number of draws of each prediction interval")
     csv: Target = Field(default=None, description="write the table here")
     png: Target = Field(default=None, description="draw attainment over SLO scale into this file")
 

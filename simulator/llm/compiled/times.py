@@ -8,7 +8,7 @@ import numpy as np
 
 from ....jit import inner
 from ....profiles.llm.cost.in_service import KINDS, InService
-from ...draws import ratio
+from ...ratio import ratio
 from ..times import StepDraws
 from .rules import BARE
 

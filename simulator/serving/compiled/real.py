@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ....jit import inner, kernel
-from ...draws import Draws, ratio
+from ...draws import Draws
+from ...ratio import ratio
 from ..policy import TOLERANCE_S
 from ..reality import Outcome, Reality, Rules
 from ..tables import ServingTables

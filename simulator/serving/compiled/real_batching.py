@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....jit import inner, kernel
-from ...draws import ratio
+from ...ratio import ratio
 from ..policy import TOLERANCE_S
 from ..reality import Outcome, Reality, Rules
 from ..tables import ServingTables

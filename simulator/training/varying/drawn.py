@@ -17,7 +17,8 @@ import numpy.typing as npt
 from ....errors import InputError
 from ....jit import kernel
 from ....reprs import Shown
-from ...draws import Draws, draw, ratio
+from ...draws import Draws, draw
+from ...ratio import ratio
 from ..plan.file import TrainingPlan
 from ..program.actions import Program
 from .times import TrainingTimes

@@ -134,17 +134,18 @@ BASES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 SIZES = {
-    "serving": {"cluster.devices", "cluster.devices_per_node"},
+    "serving": {"cluster.devices", "cluster.devices_per_node", "serving.draws", "loading.cache"},
     "llm": {
         "cluster.devices", "cluster.devices_per_node", "workload.requests", "engine.tensor_parallel_size",
         "engine.pipeline_parallel_size", "engine.decode_context_parallel_size", "engine.block_size",
-        "engine.max_num_batched_tokens", "engine.max_num_seqs", "engine.decode_engines",
+        "engine.max_num_batched_tokens", "engine.max_num_seqs", "engine.decode_engines", "draws",
     },
-    "sharing": {"cluster.devices", "cluster.devices_per_node", "cluster.racks", "cluster.contention", "workload.apps"},
+    "sharing": {"cluster.devices", "cluster.devices_per_node", "cluster.racks", "cluster.contention", "workload.apps",
+                "beliefs.least"},
     "training": {
         "cluster.devices", "cluster.devices_per_node", "workload.global_batch", "workload.microbatches",
         "workload.sequence", "shape.layers", "shape.hidden", "shape.heads", "shape.kv_heads",
-        "shape.ffn", "shape.vocab", "shape.experts",
+        "shape.ffn", "shape.vocab", "shape.experts", "failures.spares", "failures.draws", "failures.replicas",
     },
 }  # fmt: skip
 

@@ -37,7 +37,7 @@ def test_loading_makes_an_outage_longer_and_a_cache_shorter() -> None:
     script = {"script": [{"at": 10, "device": 0, "for": 5}, {"at": 10, "device": 1, "for": 5}]}
     fast = attained(case(failures=script))
     slow = attained(case(failures=script, loading={"disk": "200 MB/s"}))
-    kept = attained(case(failures=script, loading={"disk": "200 MB/s", "host": "10 GB/s", "cache": "64 GiB"}))
+    kept = attained(case(failures=script, loading={"disk": "200 MB/s", "host_memory": "10 GB/s", "cache": "64 GiB"}))
     assert slow < kept <= fast
     assert attained(case(loading={"disk": "1 GB/s", "cold": True})) < attained(case(loading={"disk": "1 GB/s"}))
     assert attained(case(loading={"disk": "1 GB/s"})) == attained(case())

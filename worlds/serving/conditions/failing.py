@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from ....errors import InputError
 from ....reprs import Shown
-from ....simulator.failures import Failures, ScriptedFailure, events_of
-from ....simulator.serving.breakdowns import Breakdowns
-from ....simulator.serving.loading import Loading
 from ...file.units import parse_bandwidth, parse_bytes, parse_seconds
 from ...limits import MAX_BYTES, MAX_BYTES_PER_S, MAX_SECONDS
+
+if TYPE_CHECKING:  # a case is read without the simulator, whose kernels take long to load
+    from ....simulator.failures import ScriptedFailure
+    from ....simulator.serving.breakdowns import Breakdowns
+    from ....simulator.serving.loading import Loading
 
 __all__ = ["FailuresCase", "LoadingCase", "breakdowns_of"]
 
@@ -51,6 +53,8 @@ class FailuresCase(_Part):
             if (getattr(self, mean) is None) != (getattr(self, repair) is None):
                 raise ValueError(f"{mean} and {repair} go together; give both or none")
         if not isinstance(self.script, str) and self.script is not None:
+            from ....simulator.failures import events_of
+
             try:
                 events_of(self.script)
             except InputError as error:
@@ -76,7 +80,7 @@ class LoadingCase(_Part):
         description="bytes per second of a node's disk, such as 2 GB/s, which devices that load at once share; loading "
         "costs nothing if left out",
     )
-    host: Bandwidth | None = Field(
+    host_memory: Bandwidth | None = Field(
         default=None, description="bytes per second from a host's memory to a device; no limit if left out"
     )
     network: Bandwidth | None = Field(
@@ -90,7 +94,7 @@ class LoadingCase(_Part):
 
     @model_validator(mode="after")
     def _whole(self) -> LoadingCase:
-        for name in ("host", "network", "cache", "start", "cold"):
+        for name in ("host_memory", "network", "cache", "start", "cold"):
             if self.disk is None and getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(f"{name}: needs disk, where weights are kept; give its bytes per second")
         return self
@@ -98,9 +102,11 @@ class LoadingCase(_Part):
     @property
     def loading(self) -> Loading | None:
         """As the simulator takes it."""
+        from ....simulator.serving.loading import Loading
+
         if self.disk is None:
             return None
-        host = float("inf") if self.host is None else self.host
+        host = float("inf") if self.host_memory is None else self.host_memory
         return Loading(self.disk, host, self.network, self.cache, self.start, source="the case")
 
 
@@ -116,6 +122,9 @@ def breakdowns_of(
     scripts : mapping
         Script files that were read, by name.
     """
+    from ....simulator.failures import Failures, events_of
+    from ....simulator.serving.breakdowns import Breakdowns
+
     found = None
     if failures.said:
         script = failures.script

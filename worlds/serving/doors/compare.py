@@ -45,7 +45,7 @@ def compared(asked: Asked) -> Answer:
         admission=served.admission, progress=asked.progress,
         options=runtime.CompareOptions(
             case.serving.max_batch, options.calibrate, options.retries, rehearsal_s=options.rehearsal,
-            draws=options.draws, seed=case.seed,
+            draws=case.serving.draws, seed=case.seed,
         ),
     )  # fmt: skip
     if options.csv is not None:
