@@ -11,9 +11,10 @@ from .forecast import Forecast, forecast
 from .outages import Outages
 from .policy import DISPATCH, Controller, Decision
 from .policy.batching import Batching
+from .policy.scaling import Scaling
 from .result import SimulationResult
 from .simulate import simulate
 from .times import ServingTimes, draw_times
 
-__all__ = ["DISPATCH", "Batching", "Conditions", "Controller", "Decision", "Forecast", "Outages",
+__all__ = ["DISPATCH", "Batching", "Conditions", "Controller", "Decision", "Forecast", "Outages", "Scaling",
            "ServingTimes", "draw_times", "SimulationResult", "forecast", "simulate"]  # fmt: skip

@@ -10,6 +10,7 @@ from ...errors import InputError
 from ...reprs import Shown
 from ..placement import Placement
 from .outages import Outages
+from .policy.scaling import Scaling
 from .times import ServingTimes
 
 __all__ = ["Conditions"]
@@ -26,16 +27,24 @@ class Conditions(Shown):
         answers, as the real one does. Without them everything takes what the profile says.
     outages : Outages, optional
         When groups are away. Their rows name groups of one placement: they cannot be combined with a schedule.
+    scaling : Scaling, optional
+        The rule by which groups are started and drained; all serve all the time without it. Of one placement too, and
+        not together with outages. Only the SimPy engine knows it: it runs whichever was asked for.
     """
 
     times: ServingTimes | None = None
     outages: Outages | None = None
+    scaling: Scaling | None = None
 
     def __post_init__(self) -> None:
         if not (self.times is None or isinstance(self.times, ServingTimes)):
             raise InputError(f"conditions: times: expected ServingTimes (got {type(self.times).__name__})")
         if not (self.outages is None or isinstance(self.outages, Outages)):
             raise InputError(f"conditions: outages: expected Outages (got {type(self.outages).__name__})")
+        if not (self.scaling is None or isinstance(self.scaling, Scaling)):
+            raise InputError(f"conditions: scaling: expected Scaling (got {type(self.scaling).__name__})")
+        if self.scaling is not None and self.outages is not None:
+            raise InputError("conditions: scaling: cannot be combined with outages; give one of them")
 
     def check(self, placement: Placement) -> None:
         """Raise `InputError` if they do not fit a placement."""
@@ -43,3 +52,5 @@ class Conditions(Shown):
             self.times.check(placement)
         if self.outages is not None:
             self.outages.check(placement)
+        if self.scaling is not None:
+            self.scaling.check(len(placement.groups))

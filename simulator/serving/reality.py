@@ -12,6 +12,7 @@ from ..draws import Draws
 from ..placement import Placement
 from .conditions import Conditions
 from .outages import Change
+from .policy.scaling import Use
 from .times import devices_of
 
 __all__ = ["Outcome", "Reality", "Rules"]
@@ -51,6 +52,8 @@ class Reality:
         Groups that go away and come back, in order.
     retried : bool
         Whether requests in flight are sent anew, and not lost.
+    scaling : Scaling or None
+        The rule by which groups are started and drained.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Reality:
         self.devices = tuple(tuple(g.stage_devices(k) for k in range(g.config.pp)) for g in placement.groups)
         self.changes: list[Change] = [] if outages is None else outages.changes()
         self.retried = outages is not None and outages.in_flight == "retried"
+        self.scaling = conditions.scaling
         self.visited = np.zeros(n, dtype=np.int64)
         if visited is not None:
             self.visited[: len(visited)] = visited[:n]
@@ -101,6 +105,8 @@ class Outcome:
         Lost with a group.
     stage_start, stage_s : ndarray of float64, shape (n, max_stages)
         When each stage began and how long it took, seconds; NaN where there was none. No columns if not asked for.
+    uses : tuple of Use, optional
+        When each group's devices were in use, where groups are started and drained.
     """
 
     finish: npt.NDArray[np.float64]
@@ -111,6 +117,7 @@ class Outcome:
     failed: npt.NDArray[np.bool_]
     stage_start: npt.NDArray[np.float64]
     stage_s: npt.NDArray[np.float64]
+    uses: tuple[Use, ...] | None = None
 
     @classmethod
     def empty(cls, n: int, stages: int) -> Outcome:
@@ -134,4 +141,4 @@ class Outcome:
                 found = [np.pad(a, ((0, 0), (0, width - a.shape[1])), constant_values=np.nan) for a in found]
             return np.concatenate(found)
 
-        return cls(*(column(f.name) for f in fields(cls)))  # type: ignore[arg-type]
+        return cls(*(column(f.name) for f in fields(cls) if f.name != "uses"))  # type: ignore[arg-type]

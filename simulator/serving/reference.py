@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,10 @@ import numpy.typing as npt
 import simpy
 
 from ..clock import Clock
+from .policy.batching import BatchingController
 from .policy.following import Following
 from .policy.following import Job as Decided
+from .policy.scaling import Order, Scaler, Scaling
 from .reality import Outcome, Reality, Rules
 from .tables import ServingTables
 
@@ -24,8 +27,9 @@ __all__ = ["run_reference"]
 
 # SimPy priorities: what happens first at one instant. Stages end (1 to 2, by group); answers are heard, so that a
 # request that arrives when another finishes finds the shorter queue; groups that are free take batches (3 to 4, by
-# group, as the compiled engine's tournament has it); groups come back, then fail; requests are tried anew; arrivals.
-_HEARD, _FREED, _CHANGES, _RETRIES, _ARRIVALS = 2.0, 3.0, 5.0, 6.0, 7.0
+# group, as the compiled engine's tournament has it); groups come back, then fail (those that were started serve); the
+# load is evaluated; requests are tried anew; arrivals.
+_HEARD, _FREED, _CHANGES, _SCALES, _RETRIES, _ARRIVALS = 2.0, 3.0, 5.0, 5.5, 6.0, 7.0
 
 
 class _Job:
@@ -124,6 +128,9 @@ class _World:
         self.heard = [-np.inf] * tables.n_groups
         self.groups = [self.stages(g, clock[g].tolist()) for g in range(tables.n_groups)]
         self.again: list[int] = []
+        self.scaler: Scaler | None = (
+            None if reality is None or reality.scaling is None else self.scaled(reality.scaling)
+        )
         self.costs: dict[tuple[int, int, int], tuple[list[float], float]] = {}
 
     def stages(self, group: int, free: list[float]) -> list[_Stage]:
@@ -171,6 +178,8 @@ class _World:
             self.attempts[r] += 1
         self.groups[job.group][0].put(_Job(job, latency, hop, self.env.now, self.sent[job.group]))
         self.sent[job.group] += 1
+        if self.scaler is not None:
+            self.scaler.sent(self.env.now, job.group, len(job.requests))
 
     def freed(self, stage: _Stage) -> None:
         """The controller hears, when all answers of this instant are in, that a first stage is free."""
@@ -179,7 +188,7 @@ class _World:
 
     def take(self, stage: _Stage) -> None:
         """A first stage that is free takes what waits."""
-        if stage.alive:
+        if stage.alive and (self.scaler is None or self.scaler.serves(stage.group)):
             job, _ = self.following.stage_free(self.env.now, stage.group)
             self.launch(job)
 
@@ -202,6 +211,8 @@ class _World:
             return
         for r in job.requests:
             self.finish[r] = self.env.now
+        if self.scaler is not None:
+            self.scaler.answered(self.env.now, job.group, len(job.requests))
         if self.free_with_answer(job.group):
             self.freed(self.groups[job.group][0])
 
@@ -236,6 +247,49 @@ class _World:
         """A group fails or comes back."""
         self.fail(group) if down else self.come_back(group)
 
+    def scaled(self, scaling: Scaling) -> Scaler:
+        """Who starts and drains groups; those that do not serve from the beginning are sent nothing."""
+        models: list[list[int]] = [[] for _ in range(self.n_groups)]
+        for m in range(self.tables.n_models):
+            for p in self.tables.pairs_of(m):
+                models[int(self.tables.pair_group[p])].append(m)
+        scaler = Scaler(scaling, models)
+        for g in range(self.n_groups):
+            if not scaler.serves(g):
+                self.following.policy.drain(g)
+        return scaler
+
+    def evaluations(self, scaler: Scaler) -> Generator[simpy.Event, Any, None]:
+        """Evaluate the load as long as requests arrive."""
+        every, policy, k = scaler.scaling.every_s, self.following.policy, 1
+        while k * every <= self.arrival[-1]:
+            yield self.env.until(k * every, _SCALES)
+            waiting = [len(queue) for queue in policy.queues] if isinstance(policy, BatchingController) else ()
+            order = scaler.evaluate(self.env.now, waiting)
+            if order is not None:
+                self.obey(scaler, order)
+            k += 1
+
+    def obey(self, scaler: Scaler, order: Order) -> None:
+        """Start a group, take one back, or drain one."""
+        group, what = order
+        first = self.groups[group][0]
+        if what == "drain":
+            self.following.policy.drain(group)
+        elif what == "start":
+            self.env.call(lambda: self.loaded(scaler, group), self.env.now + scaler.scaling.load_s[group], _CHANGES)
+        else:
+            self.following.policy.resume(group)
+            # A single stage whose answer is still on its way is heard to be free with that.
+            if first.idle and not (self.free_with_answer(group) and scaler.outstanding[group]):
+                self.take(first)
+
+    def loaded(self, scaler: Scaler, group: int) -> None:
+        """A group that was started serves."""
+        scaler.loaded(self.env.now, group)
+        self.following.restore(group, self.env.now)
+        self.take(self.groups[group][0])
+
     def arrivals(self) -> Generator[simpy.Event, Any, None]:
         """Send the requests."""
         for i, at in enumerate(self.arrival):
@@ -247,13 +301,15 @@ class _World:
         for at, down, group in self.reality.changes if self.reality is not None else ():
             self.env.call(lambda g=group, d=down: self.change(g, d), at, _CHANGES)
         self.env.process(self.arrivals())
+        if self.scaler is not None:
+            self.env.process(self.evaluations(self.scaler))
         self.env.run()
         self.out.stage_start[:] = np.reshape(self.visits_start, self.out.stage_start.shape)
         self.out.stage_s[:] = np.reshape(self.visits_s, self.out.stage_s.shape)
         self.out.start[:] = self.out.stage_start[:, 0]
         self.out.finish[:], self.out.group[:] = self.finish, self.group
         self.out.batch[:], self.out.attempts[:] = self.batch, self.attempts
-        return self.out
+        return self.out if self.scaler is None else replace(self.out, uses=self.scaler.uses())
 
 
 def run_reference(

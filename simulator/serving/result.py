@@ -20,6 +20,7 @@ from ..placement import Placement
 from ..summary import Summary
 from ..timeline import Timeline
 from .policy import TOLERANCE_S
+from .policy.scaling import Use
 from .replay import Segment, Visits, stage_spans, stage_work
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class SimulationResult(Shown):
         How often each request was sent to a group: more than once if it was tried anew after an outage.
     visits : Visits, optional
         When each stage began and what it took, where that does not follow from the profile.
+    uses : tuple of Use, optional
+        When each group's devices were in use, where groups are started and drained; else always.
     """
 
     trace: Trace
@@ -74,6 +77,7 @@ class SimulationResult(Shown):
     failed: npt.NDArray[np.bool_] | None = None
     attempts: npt.NDArray[np.int32] | None = None
     visits: Visits | None = None
+    uses: tuple[Use, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.finish)
@@ -328,6 +332,17 @@ class SimulationResult(Shown):
         """Last arrival or finish, seconds."""
         served = self.finish[~self.rejected]
         return float(max(self.trace.arrival[-1], served.max())) if len(served) else float(self.trace.arrival[-1])
+
+    @property
+    def device_s(self) -> float:
+        """Device-seconds that groups were in use up to `horizon`: of all groups, or of those that were started."""
+        end, total = self.horizon, 0.0
+        if self.uses is not None:
+            groups = self.placement.groups
+            return sum(groups[u.group].config.n_devices * (min(u.until_s, end) - u.from_s) for u in self.uses)
+        for span, segment in zip(self._spans(end), self.segments, strict=True):
+            total += span * sum(group.config.n_devices for group in segment.placement.groups)
+        return total
 
     def utilization(self, window: float | None = None) -> Column:
         """Busy fraction of the devices.

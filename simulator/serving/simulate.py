@@ -65,7 +65,8 @@ def simulate(
     overhead : float
         Seconds added to every finish; occupies no stage, counts in admission.
     conditions : Conditions, optional
-        Times that vary (`ServingTimes`) and groups that are away (`Outages`).
+        Times that vary (`ServingTimes`), groups that are away (`Outages`), and the rule by which groups are started
+        and drained (`Scaling`), which only the reference knows: ``engine`` of the result then says so.
 
     Returns
     -------
@@ -85,6 +86,7 @@ def simulate(
     )
     if conditions is not None:
         _check_conditions(conditions, schedule)
+        engine = "simpy" if conditions.scaling is not None else engine
     return _run(schedule, tables, trace, engine, rules, conditions)
 
 
@@ -131,6 +133,8 @@ def _check_conditions(conditions: Conditions, schedule: PlacementSchedule) -> No
         raise InputError("placement: a schedule with carry=True knows no conditions; set carry=False")
     if conditions.outages is not None and len(schedule.placements) > 1:
         raise InputError("conditions: outages name the groups of one placement; a schedule has several")
+    if conditions.scaling is not None and len(schedule.placements) > 1:
+        raise InputError("conditions: scaling is of the groups of one placement; a schedule has several")
     for placement in schedule.placements:
         conditions.check(placement)
 
@@ -172,7 +176,7 @@ def _run(
         all_ = Outcome.joined(outcomes)
         return SimulationResult(
             finish=all_.finish, group=all_.group, start_column=all_.start, batch=all_.batch, failed=all_.failed,
-            attempts=all_.attempts, visits=Visits(all_.stage_start, all_.stage_s), **known,
+            attempts=all_.attempts, visits=Visits(all_.stage_start, all_.stage_s), uses=all_.uses, **known,
         )  # fmt: skip
     joined = [np.concatenate(parts) if len(columns) > 1 else parts[0] for parts in zip(*columns, strict=True)]
     return SimulationResult(
@@ -211,7 +215,7 @@ def serve_really(
 
     Stage visits are recorded only if asked for, where the engine has the choice.
     """
-    if engine == "simpy":
+    if engine == "simpy" or reality.scaling is not None:
         from .reference import run_reference
 
         return run_reference(rows, table, rules, clock, reality)

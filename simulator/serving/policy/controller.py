@@ -125,6 +125,16 @@ class Controller:
         self.outstanding[group] = 0
         return []
 
+    def drain(self, group: int) -> None:
+        """Send nothing to `group` any more; it ends what it has."""
+        self._away.add(group)
+        self._note_away()
+
+    def resume(self, group: int) -> None:
+        """Send to `group` again, which was drained and has what it has."""
+        self._away.discard(group)
+        self._note_away()
+
     def restore(self, group: int, now: float) -> None:
         """`group` is back at `now`, with nothing to do."""
         self._away.discard(group)
