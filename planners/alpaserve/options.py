@@ -15,6 +15,9 @@ from typing import Any
 from ...errors import InputError
 from ...profiles.config import ParallelConfig
 from ...reprs import Shown
+from ...simulator.cluster import Cluster
+from ...simulator.failures import Failures
+from ...simulator.serving.breakdowns import Breakdowns
 from ...simulator.serving.loading import Loading
 from ...simulator.serving.policy import check_dispatch
 from ...traces.trace import Trace
@@ -42,6 +45,9 @@ buckets only. ``algorithm1``: model selection alone, for equal groups of `config
 MEMORY_RULES = ("per_stage", "max_stage")
 """``per_stage``: on every stage, the weights of the group's models sum to at most a device's usable memory (the paper).
 ``max_stage``: the sum of each model's fullest stage does (the AlpaServe authors' code); never holds more."""
+
+MEANS = ("mtbf", "mttr", "node_mtbf", "node_mttr")
+"""What says how often something fails, and for how long, as options name it."""
 
 POLISH = 300
 """Moves of single replicas that ``auto`` tries on its answer by default."""
@@ -232,10 +238,13 @@ class PlanOptions(InstanceOptions):
         Plan for these traces, or for so many resamples of the trace, instead of the trace itself.
     times : {"mean", "drawn"}
         ``drawn``: judge placements over draws of the times that the profile says vary (see `drawn`).
+    failures : {"none", "drawn"} or mapping or Breakdowns
+        ``drawn``: judge placements over draws of the failures that the problem has (see `drawn`); or what fails itself:
+        mean seconds `mtbf` and `mttr` of a device, `node_mtbf` and `node_mttr`, or Breakdowns with loading times.
     draws : int
-        So many draws of them, at least 2.
+        So many draws of what is drawn, at least 2.
     criterion : str or float
-        ``"mean"`` attainment over robust traces or draws of times, or the quantile of it to make large (0: the worst).
+        ``"mean"`` attainment over robust traces or draws, or the quantile of it to make large (0: the worst).
     survive : str
         ``device`` or ``node``: plan for what is attained when any one of them is lost, whichever hurts most, and only
         then for what is attained while all is well; ``none``: all stays well.
@@ -258,6 +267,7 @@ class PlanOptions(InstanceOptions):
     local_search_seconds: float = 0.0
     robust: int | Sequence[Trace] | None = None
     times: str = "mean"
+    failures: str | Mapping[str, float] | Breakdowns = "none"
     draws: int = 20
     criterion: str | float = "mean"
     survive: str = "none"
@@ -284,15 +294,50 @@ class PlanOptions(InstanceOptions):
         _check_word(self, "survive", SURVIVE)
         if self.survive != "none" and self.robust is not None:
             raise InputError(f"survive: {self.survive} and robust are two aims; leave one out")
+        self._check_failures()
         self._check_robust()
+
+    def _check_failures(self) -> None:
+        given = self.failures
+        if isinstance(given, Mapping):
+            object.__setattr__(self, "failures", Breakdowns(_failures_of(given)))
+        elif not isinstance(given, Breakdowns):
+            _check_word(self, "failures", ("none", "drawn"))
+        for name, other in (("survive", self.survive != "none"), ("robust", self.robust is not None)):
+            if self.failures != "none" and other:
+                raise InputError(f"failures: drawn failures and {name} are two aims; leave one out")
+
+    def breakdowns(self, told: Breakdowns | None, cluster: Cluster) -> Breakdowns | None:
+        """What fails while placements are judged; `told` is what the problem says of it.
+
+        Raises
+        ------
+        InputError
+            If failures are to be drawn and nothing fails, or what fails is a group, or is not there.
+        """
+        if self.failures == "none":
+            return None
+        found = self.failures if isinstance(self.failures, Breakdowns) else told
+        if found is None or found.failures is None:
+            raise InputError(
+                "failures: drawn: nothing fails in this problem; give failures.mtbf and failures.mttr, "
+                "failures.node_mtbf and failures.node_mttr, or a script"
+            )
+        if any(event.kind == "group" for event in found.failures.events):
+            raise InputError("failures: drawn: the script names groups, which the plan has yet to make; name devices")
+        found.failures.check(cluster.n_devices, cluster.devices_per_node)
+        return found
 
     def _check_robust(self) -> None:
         criterion = self.criterion
         if criterion != "mean":
             if isinstance(criterion, bool) or not isinstance(criterion, int | float) or not 0 <= criterion <= 1:
                 raise InputError(f"criterion: expected 'mean' or a quantile from 0 to 1 (got {criterion!r})")
-            if self.robust is None and self.times == "mean":
-                raise InputError("criterion: a quantile needs several traces, or draws; give robust, or times=drawn")
+            if self.robust is None and self.times == "mean" and self.failures == "none":
+                raise InputError(
+                    "criterion: a quantile needs several traces, or draws; give robust, or times=drawn, or "
+                    "failures=drawn"
+                )
         _check_word(self, "times", ("mean", "drawn"))
         _check_whole(self, "draws", least=2)
         if self.times == "drawn" and self.robust is not None:
@@ -313,6 +358,18 @@ class PlanOptions(InstanceOptions):
     def quantile(self) -> float | None:
         """The quantile of attainment over the robust traces that is made large; None: the mean."""
         return None if self.criterion == "mean" else float(self.criterion)
+
+
+def _failures_of(given: Mapping[str, float]) -> Failures:
+    """Failures from mean times by name, in seconds."""
+    unknown = [name for name in given if name not in MEANS]
+    if unknown:
+        raise InputError(f"failures: unknown {unknown[0]!r}; expected {', '.join(MEANS)}, in seconds")
+    for name, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InputError(f"failures: {name}: expected seconds > 0 (got {value!r})")
+    mtbf_s, mttr_s, node_mtbf_s, node_mttr_s = (given.get(name) for name in MEANS)
+    return Failures(mtbf_s, mttr_s, node_mtbf_s, node_mttr_s)
 
 
 def _check_word(options: object, name: str, allowed: Sequence[str]) -> None:

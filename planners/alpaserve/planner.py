@@ -8,10 +8,12 @@ from typing import Any
 
 from ...profiles.profile import ModelProfile
 from ...simulator.cluster import Cluster
+from ...simulator.placement import Placement
+from ...simulator.serving.breakdowns import Breakdowns
 from ...simulator.serving.plan.file import Plan
 from ...traces.trace import Trace
 from .baselines import config_of, uniform_groups
-from .drawn import DrawnTimes, slower
+from .drawn import plan_over_draws
 from .evaluator import Evaluator, State
 from .finish import finish
 from .instance import build_instance
@@ -19,15 +21,15 @@ from .local_search import local_search
 from .options import PlanOptions
 from .partition import Search
 from .robust import Scenarios, concatenate, resampled
-from .selection import fast_selection, fill_spare_memory
-from .survive import Survival
+from .selection import fill_spare_memory
+from .survive import Survival, equal_groups
 
 __all__ = ["plan"]
 
 RECORDED = (
     "algorithm", "selection", "beam", "config", "max_op", "max_pp", "bucket_threshold", "bucketings", "remainder",
-    "max_splits", "polish", "local_search_iterations", "local_search_seconds", "robust", "times", "draws", "criterion",
-    "fill", "memory",
+    "max_splits", "polish", "local_search_iterations", "local_search_seconds", "robust", "times", "failures", "draws",
+    "criterion", "fill", "memory",
 )  # fmt: skip
 """Options that a plan says it was made with, in this order. How it is served stands elsewhere in a plan."""
 
@@ -45,6 +47,7 @@ def plan(
     *,
     seed: int = 0,
     progress: Progress | None = None,
+    breakdowns: Breakdowns | None = None,
     **options: Any,
 ) -> Plan:
     """Plan a placement as AlpaServe does (§4.2).
@@ -63,6 +66,8 @@ def plan(
         Seed of local search and resampling.
     progress : callable, optional
         Called with a line of text now and then.
+    breakdowns : Breakdowns, optional
+        What fails and what loading costs: used with ``failures="drawn"`` alone.
     **options
         Fields of `PlanOptions`: the algorithm, what it searches, how the plan will be served.
 
@@ -79,6 +84,7 @@ def plan(
         If a model fits nowhere; says the smallest change that makes it fit.
     """
     begun, asked = time.perf_counter(), PlanOptions(**options)
+    fails = asked.breakdowns(breakdowns, cluster)
     nominal = build_instance(cluster, models, trace, profiles, asked)
     traces: list[Trace] = []
     instance = nominal
@@ -102,6 +108,7 @@ def plan(
     if asked.survive != "none":
         return _surviving(asked, evaluator, search(evaluator), begun, seed, progress)
     extra: dict[str, float] = {}
+    placement: Placement | None = None
     quantile = asked.quantile
     if traces and quantile is not None:
         scenarios = Scenarios(instance, traces)
@@ -110,13 +117,11 @@ def plan(
         state = max(candidates, key=lambda s: scenarios.quantile(s, quantile))
         state = improve(evaluator, state, scenarios.objective(quantile))
         extra["robust_quantile"] = scenarios.quantile(state, quantile)
-    elif asked.times == "drawn":
-        drawn, nominal_state = DrawnTimes(evaluator, asked.draws, seed), improve(evaluator, state, None)
-        # Slower times leave slack; what they are worth is for the draws to say.
-        others = [search(Evaluator(slower(instance, factor))) for factor in drawn.slow]
-        state = max([nominal_state, *others], key=lambda s: drawn.value(s, quantile))
-        state = improve(evaluator, state, drawn.objective(quantile))
-        extra = drawn.metrics(state, nominal_state, quantile)
+    elif asked.times == "drawn" or fails is not None:
+        usual = improve(evaluator, state, None)
+        if fails is not None and asked.fill:
+            usual = fill_spare_memory(evaluator, usual)
+        state, placement, extra = plan_over_draws(asked, evaluator, usual, search, seed, fails, progress)
     else:
         state = improve(evaluator, state, None)
     if asked.fill and not extra:  # replicas that do no harm to the mean may still harm a quantile
@@ -124,13 +129,14 @@ def plan(
     if traces:
         each = Scenarios(instance, traces).attainments(state)
         extra |= {"robust_mean": sum(each) / len(each), "robust_worst": min(each)}
-    return finish(nominal, state, evaluator, "alpaserve", _record(asked, len(traces)), begun, seed, extra)
+    return finish(nominal, state, evaluator, "alpaserve", _record(asked, len(traces)), begun, seed, extra, placement)
 
 
 def _record(asked: PlanOptions, traces: int = 0) -> dict[str, Any]:
     """Options as a plan says them."""
     return {name: getattr(asked, name) for name in RECORDED} | {
         "config": None if asked.config is None else str(asked.config), "robust": traces,
+        "failures": asked.failures if isinstance(asked.failures, str) else "drawn",
     }  # fmt: skip
 
 
@@ -144,10 +150,7 @@ def _surviving(
     survival, instance = Survival(evaluator, asked.survive), evaluator.instance
     if asked.fill:
         usual = fill_spare_memory(evaluator, usual)
-    starts = [usual]
-    for c, config in enumerate(instance.configs):
-        if asked.config is None and config.n_devices <= instance.n_devices and instance.fits[c].any():
-            starts.append(fast_selection(evaluator, uniform_groups(instance, config)).state)
+    starts = [usual, *([] if asked.config is not None else equal_groups(evaluator))]
     score = survival.objective
     first = min(starts, key=lambda state: (score(state, None), state))
     found = local_search(

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 from ...errors import InputError
 from ...simulator.placement import Group, Placement
+from .baselines import uniform_groups
 from .evaluator import Evaluator, GroupState, State, canonical, members
+from .selection import fast_selection
 
-__all__ = ["Arranged", "Survival"]
+__all__ = ["Arranged", "Survival", "equal_groups"]
 
 Arranged = tuple[tuple[GroupState, tuple[int, ...]], ...]
 """Groups with the devices of each."""
@@ -135,3 +137,13 @@ class Survival:
                 for node in range(cluster.nodes)
             }
         )
+
+
+def equal_groups(evaluator: Evaluator) -> list[State]:
+    """Fast selections for equal groups of each configuration that fits the cluster and some model."""
+    i = evaluator.instance
+    return [
+        fast_selection(evaluator, uniform_groups(i, config)).state
+        for c, config in enumerate(i.configs)
+        if config.n_devices <= i.n_devices and i.fits[c].any()
+    ]

@@ -17,6 +17,7 @@ from ...profiles.profile import ModelProfile
 from ...reprs import Shown
 from ...simulator.cluster import Cluster
 from ...simulator.placement import Group, Placement, PlacementSchedule
+from ...simulator.serving.breakdowns import Breakdowns
 from ...simulator.serving.plan.file import Plan, PlannerEntry, Serving
 from ...simulator.serving.policy import check_dispatch
 from ...simulator.serving.result import SimulationResult
@@ -55,6 +56,8 @@ class Problem(Shown):
         Seed for whatever the planner draws.
     options : Mapping[str, Any]
         The planner's own options, by name.
+    breakdowns : Breakdowns, optional
+        What fails while the plan is served, and what loading costs then; nothing if left out.
 
     Raises
     ------
@@ -91,6 +94,7 @@ class Problem(Shown):
     max_batch: int = 1
     seed: int = 0
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    breakdowns: Breakdowns | None = None
 
     def __post_init__(self) -> None:
         for name, kind in (("cluster", Cluster), ("trace", Trace), ("profiles", Mapping), ("options", Mapping)):
@@ -120,6 +124,8 @@ class Problem(Shown):
             if isinstance(value, bool) or not isinstance(value, SupportsIndex) or operator.index(value) < least:
                 raise InputError(f"{name}: expected an integer >= {least} (got {value!r})")
             object.__setattr__(self, name, operator.index(value))
+        if not (self.breakdowns is None or isinstance(self.breakdowns, Breakdowns)):
+            raise InputError(f"breakdowns: expected Breakdowns (got {type(self.breakdowns).__name__})")
         for key in cast("Mapping[object, Any]", self.options):
             if not isinstance(key, str):
                 raise InputError(f"options: expected names (got {key!r})")

@@ -25,7 +25,7 @@ from .shipped import OPTIONS, PLANNERS
 
 __all__ = ["PlannerSource", "split_names"]
 
-COMMON = ("dispatch", "admission", "overhead", "seed", "progress")
+COMMON = ("dispatch", "admission", "overhead", "seed", "progress", "breakdowns")
 """What every shipped planner is told by the problem, not by its options."""
 
 
@@ -157,9 +157,10 @@ class PlannerSource(Shown):
             return door.call(self.function(), problem, self.name, progress=progress, where=where)
         self.check_options(problem.options, where)
         p = problem
+        told = {"breakdowns": p.breakdowns} if "breakdowns" in inspect.signature(PLANNERS[self.name]).parameters else {}
         found = PLANNERS[self.name](
             p.cluster, p.models, p.trace, p.profiles, dispatch=p.dispatch, admission=p.admission, overhead=p.overhead,
-            seed=p.seed, progress=progress, **p.options,
+            seed=p.seed, progress=progress, **told, **p.options,
         )  # fmt: skip
         if p.max_batch == 1:
             return found

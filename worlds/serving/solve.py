@@ -124,6 +124,7 @@ def problem_of(case: ServingCase, data: ServingData) -> Problem:
         cluster_of(case), tuple(profiles), planned_on, profiles, dispatch=serving.dispatch,
         admission=serving.admission, overhead=profiles.overhead_s if serving.overhead is None else serving.overhead,
         max_batch=serving.max_batch, seed=case.seed, options=case.planner.options,
+        breakdowns=breakdowns_of(case.failures, case.loading, data.scripts),
     )  # fmt: skip
 
 

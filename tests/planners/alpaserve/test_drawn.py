@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from meshwright.errors import InputError
 from meshwright.planners import PLANNERS
-from meshwright.planners.alpaserve.drawn import DrawnTimes
+from meshwright.planners.alpaserve.drawn import DrawnConditions
 from meshwright.planners.alpaserve.evaluator import Evaluator, canonical
 from meshwright.planners.alpaserve.instance import build_instance
 from meshwright.planners.alpaserve.options import PlanOptions
@@ -48,7 +48,7 @@ def values(seed=0):
     cluster, trace = problem(seed)
     instance = build_instance(cluster, MODELS, trace, known(), PlanOptions())
     evaluator = Evaluator(instance)
-    drawn = DrawnTimes(evaluator, 10, seed)
+    drawn = DrawnConditions(evaluator, 10, seed, WIDE)
     one, pipe = instance.index(ONE), instance.index(PIPELINE)
     states = {canonical([(pipe, mask)]) for mask in (1, 2, 3)}
     states |= {canonical([(one, m), (one, n)]) for m, n in product((0, 1, 2), repeat=2) if m or n}
@@ -77,7 +77,7 @@ def test_states_meet_the_same_draws():
     cluster, trace = problem()
     evaluator = Evaluator(build_instance(cluster, MODELS, trace, known(), PlanOptions()))
     state = evaluator.state(planned().placement)
-    one, other = DrawnTimes(evaluator, 6, 3), DrawnTimes(evaluator, 6, 3)
+    one, other = DrawnConditions(evaluator, 6, 3, WIDE), DrawnConditions(evaluator, 6, 3, WIDE)
     np.testing.assert_array_equal(one.attainments(state), other.attainments(state))
     assert len(set(one.attainments(state).tolist())) > 1
     assert 1.0 <= one.slow[0] < one.slow[1]
