@@ -86,6 +86,10 @@ class MeasureOptions(Options):
     rounds: int | None = Field(
         default=None, ge=1, le=MAX_REPEATS, description="number of rounds of requests, of a plan; 4, or 2 with fast"
     )
+    bandwidths: str = Field(
+        default="",
+        description="FOLDER: measure how fast weights load instead: this folder's disk, memory, loopback",
+    )
 
 
 class ExportOptions(Options):

@@ -140,3 +140,16 @@ def test_python_asks_at_the_same_door(asked):
     found = answered(world, "measure", Asked((case,)), {"fast": True})
     assert found.value.digest() == found.document["profiles_digest"]
     assert asked[0][1]["fast"]
+
+
+def test_bandwidths_are_written_where_a_case_takes_them(tmp_path, capsys):
+    out = tmp_path / "here.json"
+    assert run([*MEASURE, "--bandwidths", str(tmp_path), "--fast", "--out", str(out)]) == 0
+    loading = json.loads(out.read_text())["loading"]
+    assert set(loading) == {"disk", "host_memory"}
+    assert f"loading.disk={loading['disk']}" in capsys.readouterr().out
+
+
+def test_bandwidths_of_no_folder_are_a_line(capsys):
+    assert run([*MEASURE, "--bandwidths", "nowhere"]) == 2
+    assert "expected a folder" in capsys.readouterr().err

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from ....errors import InputError
+from ....files import write_text
 from ....profiles import save
+from ....profiles.measure.bandwidths import measure_bandwidths
 from ....profiles.measure.models import take_measurement
 from ....profiles.measure.record import Measurement
 from ...door import Answer, Asked
@@ -29,11 +32,14 @@ def measured(asked: Asked) -> Answer:
     RunError
         If a worker process dies.
     """
+    options = cast(MeasureOptions, asked.options)
+    if options.bandwidths:
+        return _bandwidths(asked, options)
     if asked.plans:
         from .service import measured_in_service  # late: models are measured without what runs a plan
 
         return measured_in_service(asked)
-    case, options = cast(ServingCase, asked.case), cast(MeasureOptions, asked.options)
+    case = cast(ServingCase, asked.case)
     if options.rounds is not None:
         raise InputError("rounds: are of requests that a plan is measured with; name a plan, or leave it out")
     found = take_measurement(
@@ -45,6 +51,23 @@ def measured(asked: Asked) -> Answer:
         save(found.profiles, asked.out)
     written = () if asked.out is None else (asked.out,)
     return Answer("\n".join(_report(found)), _document(found), found.profiles, written=written)
+
+
+def _bandwidths(asked: Asked, options: MeasureOptions) -> Answer:
+    """How fast weights load on this machine."""
+    if asked.plans:
+        raise InputError("bandwidths: are of this machine, not of a plan; leave the plan out")
+    found = measure_bandwidths(options.bandwidths, 1 << 26 if options.fast else 1 << 28, progress=asked.progress)
+    document = found.to_dict()
+    text = [f"{found.machine}; {found.n_bytes / 2**20:g} MiB, median of {len(found.rounds['disk'])} rounds"]
+    for name, each in found.rounds.items():
+        text.append(
+            f"{name:<12}{getattr(found, name) / 1e9:8.2f} GB/s  ({min(each) / 1e9:.2f} to {max(each) / 1e9:.2f})"
+        )
+    said = " ".join(f"-s loading.{name}={value}" for name, value in document["loading"].items())
+    text += [*found.notes, f"simulate plan.json {said}"]
+    written = () if asked.out is None else (write_text(asked.out, json.dumps(document, indent=1) + "\n"),)
+    return Answer("\n".join(text), document, found, written=written)
 
 
 def _names(case: ServingCase) -> list[str]:
