@@ -69,9 +69,10 @@ def test_a_case_is_the_planner_called_by_hand(name: str) -> None:
 
 
 def test_the_search_is_its_estimate() -> None:
-    case = case_of(**SEARCH, cluster__memory="4 GiB", planner__options={"zero": [0, 1]})
+    # Without a pipeline: of uneven stages (the output layer's) the closed form is up to a bubble's worth above.
+    case = case_of(**SEARCH, cluster__memory="4 GiB", planner__options={"zero": [0, 1], "pp": 1})
     shared = WORLD.share([case], Path())
-    best = search(model_shape(DECODER), cluster_of(case), 8, zero=(0, 1), memory=2**32, top=1).best[0]
+    best = search(model_shape(DECODER), cluster_of(case), 8, zero=(0, 1), pp=1, memory=2**32, top=1).best[0]
     outcome = WORLD.evaluate(case, shared)
     assert outcome.metrics["iteration_s"] == pytest.approx(best.seconds, rel=1e-9)
     assert outcome.metrics["mfu"] == pytest.approx(best.mfu, rel=1e-9)
