@@ -23,6 +23,7 @@ ALONE = (
     "runtime/sharing/test_service.py",
     "runtime/serving/test_real_runs.py::test_killed_worker_fails_its_group_only",
     "runtime/serving/test_real_runs.py::test_replica_elsewhere_takes_over",
+    "runtime/llm/kills/test_killed_engine.py",
     "runtime/llm/compare/test_engine.py::test_both_worlds_serve_every_request_and_agree_within_a_factor_of_two",
     "runtime/llm/compare/test_engine.py::test_the_report_holds_every_figure_with_its_sign_and_verdict",
 )

@@ -27,7 +27,7 @@ __all__ = ["METRICS", "WORLD", "LLMWorld"]
 DOORS = "meshwright.worlds.llm.doors"
 RUN = (
     "model", "seed", "engine.", "workload.rate", "workload.cv", "workload.requests", "workload.duration",
-    "workload.lengths", "workload.trace",
+    "workload.lengths", "workload.trace", "workload.slo", "draws",
 )  # fmt: skip
 COMPARED = ("model", "seed", "kernels", "workload.rate", "workload.duration", "workload.trace")
 MEASURED = ("model", "seed", "engine.tensor_parallel_size", "engine.block_size")

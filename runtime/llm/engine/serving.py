@@ -21,15 +21,15 @@ from .prompts import drawn_prompt, mapped_prompt
 from .sampling import GREEDY, Sampling
 from .step_log import StepLog
 
-__all__ = ["serve_trace"]
+__all__ = ["Serving", "serve_trace"]
 
 _WORK = ("running", "waiting", "swap_out", "swap_in", "used_tokens", "wasted_tokens", "shared_tokens")
 PROGRESS_S = 0.5
 """Seconds between two calls of `progress`, and the longest sleep, so that Ctrl-C is heard."""
 
 
-class _Serving:
-    """One workload under way."""
+class Serving:
+    """One workload under way: what is due, and what came of it so far."""
 
     def __init__(
         self, engine: LLMEngine, trace: LLMTrace, concurrency: int | None, sampling: Sampling, log: StepLog | None
@@ -147,6 +147,22 @@ class _Serving:
         if self.concurrency is not None and not followers:
             self.next_of_loop(now)
 
+    def run(self, until: float | None = None, progress: Callable[[float, int, int], None] | None = None) -> None:
+        """Serve what is due, to the end or until some time (seconds)."""
+        told = 0.0
+        while self.due or self.engine.busy:
+            now = self.now()
+            if until is not None and now >= until:
+                break
+            self.arrivals()
+            if self.engine.busy:
+                self.step()
+            elif self.due:
+                time.sleep(max(0.0, min(self.due[0][0] - self.now(), PROGRESS_S)))
+            if progress is not None and now - told >= PROGRESS_S:
+                told = now
+                progress(now, self.done, len(self.trace))
+
     def result(self) -> LLMResult:
         """What came of it."""
         m = len(self.columns["end"])
@@ -232,20 +248,8 @@ def serve_trace(
     _check(engine, trace)
     if warmup:
         warm(engine)
-    serving = _Serving(engine, trace, concurrency, sampling, log)
-    told = 0.0
-    while serving.due or engine.busy:
-        now = serving.now()
-        if until is not None and now >= until:
-            break
-        serving.arrivals()
-        if engine.busy:
-            serving.step()
-        elif serving.due:
-            time.sleep(max(0.0, min(serving.due[0][0] - serving.now(), PROGRESS_S)))
-        if progress is not None and now - told >= PROGRESS_S:
-            told = now
-            progress(now, serving.done, len(trace))
+    serving = Serving(engine, trace, concurrency, sampling, log)
+    serving.run(until, progress)
     result = serving.result()
     for row in np.flatnonzero(result.unfinished).tolist():
         engine.abort(row)

@@ -13,6 +13,7 @@ from ....profiles.llm.decoder import DecoderSpec
 from ....runtime.listening import Listening, token_of
 from ....runtime.llm.engine import EngineConfig, LLMEngine, StepLog, serve_trace
 from ....runtime.llm.engine.sizing import blocks_that_fit
+from ....runtime.llm.kills.process import EngineBuild
 from ....simulator.llm import LLMPlan
 from ....simulator.llm.plan.entries import MEMORY_OPTION
 from ....simulator.llm.policy.catalogue import policy_config, policy_named
@@ -22,6 +23,7 @@ from ..case import LLMCase
 from ..data import decoder_of
 from ..options import RunOptions
 from .drawn import requests_of
+from .killed import check_kills, killed
 from .origin import case_of
 from .report import figures, lines
 
@@ -44,12 +46,15 @@ def ran(asked: Asked) -> Answer:
     """
     case, options = cast(LLMCase, asked.case), cast(RunOptions, asked.options)
     plan = cast(LLMPlan, one_plan(asked)) if asked.plans else None
+    check_kills(case, options)
     where = _listening(case, options, asked)
     spec, policy, config, engine_options = _engine_of(case, options, plan, asked.folder)
     trace, source = None, ""
     if where is None:
         longest = int(config["max_model_len"])
         trace, source = requests_of(case, options, longest, asked.folder, plan=plan)
+    if trace is not None and options.kills:
+        return killed(asked, case, options, EngineBuild(spec, policy, config, engine_options), trace, source)
     if where is None:  # a server says where it is, once, and nothing else
         asked.progress(f"drawing the weights of {spec.name}")
     with LLMEngine(spec, policy, config, options=engine_options) as engine:
