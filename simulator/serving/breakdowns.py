@@ -17,7 +17,7 @@ from ..placement import Placement
 from .loading import Load, Loading
 from .outages import Outages
 
-__all__ = ["Breakdowns", "cold_start_s"]
+__all__ = ["Breakdowns", "cold_start_s", "start_s"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -110,6 +110,13 @@ def cold_start_s(
     """Seconds until each group serves if all begin to load at once, from empty hosts."""
     ready = _together(placement, range(len(placement.groups)), cluster, profiles, loading, hosts_empty=True)
     return [ready[g] for g in range(len(placement.groups))]
+
+
+def start_s(
+    placement: Placement, group: int, cluster: Cluster, profiles: Mapping[str, ModelProfile], loading: Loading | None
+) -> float:
+    """Seconds until a group serves that begins to load alone, from empty hosts; 0 if loading costs nothing."""
+    return _together(placement, [group], cluster, profiles, loading, hosts_empty=True)[group]
 
 
 def _together(

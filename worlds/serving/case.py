@@ -24,6 +24,7 @@ from ..limits import (
 )
 from ..world import CIRCUMSTANCE, Case
 from .conditions.failing import FailuresCase, LoadingCase
+from .conditions.scaled import ScalingCase
 
 __all__ = ["ClusterCase", "PlannerCase", "ServingCase", "ServingOptions", "WorkloadCase"]
 
@@ -224,6 +225,7 @@ class ServingCase(Case):
     serving: ServingOptions = ServingOptions()
     failures: Annotated[FailuresCase, CIRCUMSTANCE] = FailuresCase()
     loading: Annotated[LoadingCase, CIRCUMSTANCE] = LoadingCase()
+    scaling: Annotated[ScalingCase, CIRCUMSTANCE] = ScalingCase()
     planner: PlannerCase = PlannerCase()
     warmup: Annotated[float, CIRCUMSTANCE] = Field(
         default=0.0, ge=0, le=MAX_SECONDS, description="seconds left out of the metrics at each end of the traffic"

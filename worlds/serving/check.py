@@ -140,6 +140,12 @@ def _script(case: ServingCase, data: ServingData) -> None:
             raise InputError(str(error).removeprefix("failures: script: ")) from None
 
 
+def _scaling(case: ServingCase, data: ServingData) -> None:
+    if case.scaling.least is not None and (case.failures.said or case.loading.cold):
+        other = "failures" if case.failures.said else "loading.cold"
+        raise InputError(f"cannot be combined with {other}; leave one of them out")
+
+
 def _options(case: ServingCase, data: ServingData) -> None:
     options = case.planner.options
     if case.planner.plan is not None:
@@ -163,6 +169,7 @@ _CHECKS: tuple[tuple[str, Callable[[ServingCase, ServingData], None]], ...] = (
     ("serving.max_batch", _batch),
     ("warmup", _warmup),
     ("failures.script", _script),
+    ("scaling.least", _scaling),
     ("planner.options", _options),
 )
 _OF_PROFILE = _CHECKS[:4]

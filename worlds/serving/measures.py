@@ -14,7 +14,7 @@ from ...simulator.serving.plan.file import Plan
 from ...simulator.serving.replay import stage_work
 from .solve import Solved
 
-__all__ = ["decision", "demand", "device_utilization", "measures"]
+__all__ = ["decision", "demand", "device_utilization", "measures", "used"]
 
 
 def measures(solved: Solved) -> tuple[dict[str, float], tuple[str, ...]]:
@@ -26,8 +26,9 @@ def measures(solved: Solved) -> tuple[dict[str, float], tuple[str, ...]]:
     that were admitted; demand is the share of the cluster's device-seconds that all requests would take. upper_bound
     is on the attainment of any placement on this cluster and traffic, gap what is missing to it; they are left out
     where the bound does not hold (batching, schedules of placements) or counts other requests (warm-up). evaluations
-    are simulations that the planner made. Of drawn times attainment, goodput and
-    latencies are means over the draws, attainment_low and attainment_high ends of the interval that holds 95 % of them.
+    are simulations that the planner made. Of drawn times attainment, goodput and latencies are means over the draws,
+    attainment_low and attainment_high ends of the interval that holds 95 % of them. device_hours and mean_devices are
+    there where groups are started and drained (of drawn times: in the draw with the median attainment).
     """
     result, problem, case = solved.result, solved.problem, solved.case
     cluster, counted = problem.cluster, np.ones(len(result), bool) if result.counted is None else result.counted
@@ -48,6 +49,8 @@ def measures(solved: Solved) -> tuple[dict[str, float], tuple[str, ...]]:
     if spread is not None:
         values |= {name: spread.mean(name) for name in ("attainment", "goodput", "mean_latency", "p50_latency")}
         values["attainment_low"], values["attainment_high"] = spread.interval("attainment")
+    if result.uses is not None:
+        values |= used(result)
     if cluster.spec.price_per_hour > 0 or case.cluster.price_per_hour is not None:
         values["cost_per_hour"] = cluster.spec.price_per_hour * cluster.n_devices
     if not (isinstance(solved.plan, ScheduledPlan) or case.serving.max_batch > 1 or case.warmup):
@@ -67,6 +70,12 @@ def measures(solved: Solved) -> tuple[dict[str, float], tuple[str, ...]]:
     if solved.lost:
         notes.append(f"lost: group {', '.join(map(str, solved.lost))}")
     return {name: value for name, value in values.items() if math.isfinite(value)}, tuple(notes)
+
+
+def used(result: SimulationResult) -> dict[str, float]:
+    """What groups that are started and drained used: device-hours until the last event, and devices in the mean."""
+    mean = result.device_s / result.horizon if result.horizon > 0 else math.nan
+    return {"device_hours": result.device_s / 3600, "mean_devices": mean}
 
 
 def device_utilization(result: SimulationResult, n_devices: int) -> float:

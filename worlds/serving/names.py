@@ -18,6 +18,8 @@ METRICS = {
     "n_requests": "requests that are counted: without a warm-up, all",
     "rejected": "requests of them that were rejected",
     "n_devices": "devices of the cluster",
+    "device_hours": "hours of devices that groups used until the last finish; where groups are started and drained",
+    "mean_devices": "mean number of devices in use until then",
     "cost_per_hour": "price of the cluster per hour",
     "upper_bound": "bound on the attainment of any placement on this cluster and traffic",
     "gap": "what is missing to it",

@@ -22,6 +22,7 @@ from ...traces.trace import Trace
 from ..fields import find_field, set_fields
 from .case import ServingCase
 from .conditions.failing import breakdowns_of
+from .conditions.scaled import ScalingCase, scaling_of
 from .conditions.varying import Drawn, cautious, drawn, times_of, variation_of
 from .data import ServingData, cluster_of
 from .traffic import traffic
@@ -103,8 +104,14 @@ def _conditions(
     case: ServingCase, data: ServingData, plan: Plan | ScheduledPlan, problem: Problem, scored: Trace,
     variation: Variation, seed: int,
 ) -> Conditions | None:  # fmt: skip
-    """Times that vary, and machines that fail, while the traffic is served."""
+    """Times that vary, machines that fail, and groups that follow the load while the traffic is served."""
     times = None if variation.constant else times_of(variation, max(_placements(plan), key=devices_of), scored, seed)
+    if case.scaling.least is not None:
+        if isinstance(plan, ScheduledPlan):
+            raise InputError("scaling: is of the groups of one placement, and the plan changes its placement over time")
+        held = data.costs_of(case, plan.placement.models)
+        rule = scaling_of(case.scaling, plan.placement, problem.cluster, held, case.loading.loading)
+        return Conditions(times, scaling=rule)
     breakdowns = breakdowns_of(case.failures, case.loading, data.scripts)
     if breakdowns is None:
         return None if times is None else Conditions(times)
@@ -135,7 +142,7 @@ def planning_case(case: ServingCase) -> ServingCase:
     """
     asked = {find_field(ServingCase, name): value for name, value in case.planner.planned_for.items()}
     unseen: dict[str, Any] = {"planner.planned_for": {}, "planner.lost_groups": (), "planner.label": "", "warmup": 0.0}
-    return set_fields(case, asked | unseen)
+    return set_fields(case.model_copy(update={"scaling": ScalingCase()}), asked | unseen)
 
 
 @dataclass(frozen=True)

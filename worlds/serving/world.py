@@ -50,7 +50,7 @@ class ServingWorld(OpenWorld):
         {
             "plan": Door(f"{DOORS}.plan:decided", PlanOptions, "case", "write the plan here (of several, the best)"),
             "simulate": Door(
-                f"{DOORS}.simulate:simulated", SimulateOptions, also=("serving.", "failures.", "loading."),
+                f"{DOORS}.simulate:simulated", SimulateOptions, also=("serving.", "failures.", "loading.", "scaling."),
                 shows_one=("timeline",),
             ),
             "run": Door(

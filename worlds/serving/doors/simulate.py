@@ -22,7 +22,9 @@ from ...door import Answer, Asked
 from ...words import table
 from ..case import ServingCase
 from ..conditions.failing import breakdowns_of
+from ..conditions.scaled import scaling_of
 from ..conditions.varying import LEVEL, Drawn, cautious, drawn, times_of, variation_of
+from ..measures import used
 from ..options import SimulateOptions
 from .costs import costs_of
 from .hopeless import warn_of_hopeless
@@ -56,13 +58,15 @@ def simulated(asked: Asked) -> Answer:
     script = case.failures.script
     scripts = {script: read_script(asked.folder / script)} if isinstance(script, str) else {}
     breakdowns = breakdowns_of(case.failures, case.loading, scripts)
+    if case.scaling.least is not None and breakdowns is not None:
+        raise InputError("scaling.least: cannot be combined with failures or loading.cold; leave one of them out")
     results: dict[str, SimulationResult] = {}
     spread: dict[str, Drawn] = {}
     for path, plan in plans.items():
         known, variation = cautious(case, costs[path], varying[path])
         overhead = float(getattr(costs[path], "overhead_s", plan.serving.overhead_s))  # what a plan carries has none
         serve = _serves(plan, traffic, known, overhead, case, options.engine)
-        met = _conditions(variation, breakdowns, plan, traffic, costs[path])
+        met = _conditions(variation, breakdowns, plan, traffic, costs[path], case)
         if variation.constant and not case.failures.random:
             results[path] = serve(met(case.seed))
         else:
@@ -77,6 +81,7 @@ def simulated(asked: Asked) -> Answer:
     text += _rows(results, spread)
     if spread:
         text.append(f"means and {LEVEL:.0%} intervals over {case.serving.draws} draws of what varies")
+    text += _used(results)
     for path, result in results.items():
         for wanted, frame in ((options.per_group, result.per_group), (options.per_model, result.per_model)):
             if wanted:
@@ -92,11 +97,16 @@ def _conditions(
     plan: Plan,
     traffic: Trace,
     costs: Mapping[str, ModelProfile],
+    case: ServingCase,
 ) -> Callable[[int], Conditions | None]:
     """What happens in the run of a seed."""
 
+    rule = scaling_of(case.scaling, plan.placement, plan.cluster_spec, costs, case.loading.loading)
+
     def met(seed: int) -> Conditions | None:
         times = None if variation.constant else times_of(variation, plan.placement, traffic, seed)
+        if rule is not None:
+            return Conditions(times, scaling=rule)
         if breakdowns is None:
             return None if times is None else Conditions(times)
         horizon_s = float(traffic.arrival[-1])
@@ -136,6 +146,7 @@ def _document(path: str, result: SimulationResult, spread: Drawn | None) -> dict
     return {
         "plan": path,
         **drawn_,
+        **({} if result.uses is None else used(result)),
         "engine": result.engine,
         "dispatch": result.dispatch,
         "attainment": result.attainment if result.has_slo else None,
@@ -148,6 +159,20 @@ def _document(path: str, result: SimulationResult, spread: Drawn | None) -> dict
         "per_group": result.per_group().reset_index().to_dict("records"),
         "per_model": result.per_model().reset_index().to_dict("records"),
     }
+
+
+def _used(results: Mapping[str, SimulationResult]) -> list[str]:
+    """Of each plan whose groups are started and drained: the devices that it used."""
+    rows: list[str] = []
+    for path, result in results.items():
+        if result.uses is not None:
+            share, begun = used(result), sum(use.from_s > 0 for use in result.uses)
+            rows.append(
+                f"{path}: {share['device_hours']:.4g} device-hours, {share['mean_devices']:.3g} of "
+                f"{result.placement.n_devices} devices in the mean; {begun} starts of groups "
+                " (simulated by the reference engine)"
+            )
+    return rows
 
 
 def _rows(results: Mapping[str, SimulationResult], spread: Mapping[str, Drawn]) -> list[str]:
