@@ -170,7 +170,7 @@ def _used(results: Mapping[str, SimulationResult]) -> list[str]:
             rows.append(
                 f"{path}: {share['device_hours']:.4g} device-hours, {share['mean_devices']:.3g} of "
                 f"{result.placement.n_devices} devices in the mean; {begun} starts of groups "
-                " (simulated by the reference engine)"
+                "(simulated by the reference engine)"
             )
     return rows
 
