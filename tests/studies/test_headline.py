@@ -18,7 +18,7 @@ MET = {
     "serving": {
         "seed", "models", "profile", "speed", "workload", "serving.overhead", "warmup", "cluster.price_per_hour",
         "planner.planned_for", "planner.lost_groups", "serving.times", "serving.draws", "serving.spread",
-        "serving.admission_quantile", "failures", "loading",
+        "serving.admission_quantile", "failures", "loading", "scaling",
     },
     "llm": {"seed", "model", "kernels", "workload", "warmup", "cluster.price_per_hour", "times", "draws",
             "spread"},

@@ -134,7 +134,7 @@ BASES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 SIZES = {
-    "serving": {"cluster.devices", "cluster.devices_per_node", "serving.draws", "loading.cache"},
+    "serving": {"cluster.devices", "cluster.devices_per_node", "serving.draws", "scaling.least"},
     "llm": {
         "cluster.devices", "cluster.devices_per_node", "workload.requests", "engine.tensor_parallel_size",
         "engine.pipeline_parallel_size", "engine.decode_context_parallel_size", "engine.block_size",
@@ -145,7 +145,7 @@ SIZES = {
     "training": {
         "cluster.devices", "cluster.devices_per_node", "workload.global_batch", "workload.microbatches",
         "workload.sequence", "shape.layers", "shape.hidden", "shape.heads", "shape.kv_heads",
-        "shape.ffn", "shape.vocab", "shape.experts", "failures.spares", "failures.draws", "failures.replicas",
+        "shape.ffn", "shape.vocab", "shape.experts", "failures.spares", "failures.draws", "failures.replicas", "failures.least_replicas",
     },
 }  # fmt: skip
 
@@ -154,7 +154,7 @@ SIZES = {
 def test_every_count_of_a_case_is_bounded(name: str) -> None:
     case = world(name).case
     for path in paths(case):
-        unsized = ("seed", "cluster.memory", "warmup", "workload.run_samples")  # they make no work
+        unsized = ("seed", "cluster.memory", "loading.cache", "warmup", "workload.run_samples")  # they make no work
         if holds_whole_numbers(case, path) is not True or path in unsized:
             continue
         if path.startswith("planner."):

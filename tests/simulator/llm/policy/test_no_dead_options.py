@@ -29,6 +29,7 @@ from meshwright.profiles.llm import (
     iteration_cost,
     kv_capacity,
 )
+from meshwright.profiles.spread import Spread
 from meshwright.runtime.llm import Benchmark, compare_silicon
 from meshwright.simulator.llm import LLMTrace, simulate_llm
 from meshwright.simulator.llm.decoding.speculative import Speculative
@@ -251,6 +252,7 @@ ARGUMENTS: dict[str, tuple[dict[str, object], object]] = {
     "pools": ({}, Pools(1, 1, LinkSpec(1e9, 1e-3), kv_bytes_per_token=1000)),
     "faults": ({**TWO, "router": "least_outstanding"}, Faults((Fault(0, 0.5, 1.0),))),
     "scaling": ({}, Autoscaling(1, 3, 2.0, interval_s=0.1, start_s=0.1)),
+    "times": ({}, Spread(visits=(0.8, 1.3))),
     "speculative": ({}, Speculative(3, 0.7)),
 }  # fmt: skip
 ANOTHER_WAY = {"requests", "engine"}
