@@ -20,7 +20,8 @@ SAID = "compiling once for this machine"
 ABOUT_S = {
     "planners.alpa": 3, "planners.alpaserve": 4, "planners.graphpipe": 2, "planners.pipedream": 1,
     "planners.piper": 3, "planners.stages": 3, "planners.terapipe": 2, "planners.themis": 8,
-    "profiles.llm": 2, "simulator": 0, "simulator.llm": 8, "simulator.serving": 5, "simulator.sharing": 4, "simulator.training": 3,
+    "profiles.llm": 2, "simulator": 0, "simulator.llm": 8, "simulator.serving": 5, "simulator.sharing": 4,
+    "simulator.training": 3,
 }  # fmt: skip
 """Rough seconds that it takes to compile all kernels of a room, on one core of a current server. They
 only tell a reader how long to wait."""

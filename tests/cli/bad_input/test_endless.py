@@ -145,7 +145,8 @@ SIZES = {
     "training": {
         "cluster.devices", "cluster.devices_per_node", "workload.global_batch", "workload.microbatches",
         "workload.sequence", "shape.layers", "shape.hidden", "shape.heads", "shape.kv_heads",
-        "shape.ffn", "shape.vocab", "shape.experts", "failures.spares", "failures.draws", "failures.replicas", "failures.least_replicas",
+        "shape.ffn", "shape.vocab", "shape.experts", "failures.spares", "failures.draws",
+        "failures.replicas", "failures.least_replicas",
     },
 }  # fmt: skip
 
