@@ -63,12 +63,12 @@ class RunOptions(Options):
     timeline: Target = Field(default=None, description="write what ran where and when (Perfetto JSON)")
     kills: tuple[Annotated[float, Field(gt=0, le=MAX_SECONDS)], ...] = Field(
         default=(),
-        description="seconds at which the engine is killed; it is started anew, and held against its simulation",
+        description="seconds at which the engine is killed and started anew",
     )
     repair: float | None = Field(
         default=None, ge=0, le=MAX_SECONDS, description="with kills: seconds until it is started anew; 0"
     )
-    png: Target = Field(default=None, description="with kills: draw the run over time beside the simulated one")
+    png: Target = Field(default=None, description="with kills: draw it beside the simulated one")
 
 
 class CompareOptions(Options):
