@@ -191,7 +191,8 @@ class Spread(Shown):
         """A recording of measured visits.
 
         A window takes the factor of the visit that was under way in its middle, or else of the nearest one: what an
-        idle device would have done is not known.
+        idle device would have done is not known. Windows in which all devices were idle are left out: visits far apart
+        would count by the pauses between them.
 
         Parameters
         ----------
@@ -220,7 +221,10 @@ class Spread(Shown):
             mine = np.flatnonzero(device == one)
             mine = mine[np.argsort(start[mine])]
             paths.append(ratio[mine][_nearest(middle, start[mine], start[mine] + seconds[mine])])
-        whole = np.stack(paths)
+        first = np.clip(((start - begin) / window_s).astype(np.int64), 0, n - 1)
+        last = np.clip(((start + seconds - begin) / window_s).astype(np.int64), 0, n - 1)
+        change = np.bincount(first, minlength=n + 1) - np.bincount(last + 1, minlength=n + 1)
+        whole = np.stack(paths)[:, np.cumsum(change)[:n] > 0]
         whole /= whole.mean() if normalised else 1.0
         return cls(paths=tuple(tuple(np.round(path, 4).tolist()) for path in whole), window_s=window_s)
 

@@ -78,9 +78,11 @@ def test_a_recording_keeps_slow_times_and_what_devices_shared():
     assert spread.recorded_s == pytest.approx(20.0, abs=0.2)
 
 
-def test_idle_time_takes_the_nearest_visit():
-    spread = Spread.of_visits(np.array([0.0, 9.0]), np.array([1.0, 2.0]), np.ones(2), np.zeros(2, int), window_s=1.0)
+def test_time_in_which_all_devices_are_idle_is_left_out():
+    start, took = np.array([0.0, 9.0]), np.array([0.9, 1.8])
+    spread = Spread.of_visits(start, took, np.full(2, 0.9), np.zeros(2, int), window_s=0.1)
     path = np.array(spread.paths[0])
-    assert path[:5].tolist() == [path[0]] * 5
-    assert path[5:].tolist() == [path[-1]] * (len(path) - 5)
+    assert len(path) == pytest.approx(28, abs=2)
+    assert path[:9].tolist() == [path[0]] * 9
+    assert path[11:].tolist() == [path[-1]] * (len(path) - 11)
     assert path[-1] == pytest.approx(2 * path[0], rel=1e-3)

@@ -100,7 +100,7 @@ def in_service(session: Session, runs: Sequence[RunResult], base: ProfileSet, *,
     expected = np.array([_latency(session, profiles, *key) for key in _keys(found)])
     levels = np.array([np.mean((took / expected)[found.run == run]) for run in np.unique(found.run)], dtype=np.float64)
     stages = Spread.of_visits(found.start, took, expected, found.device, _window(found), normalised=refit)
-    error = float(np.std(levels, ddof=1) / math.sqrt(len(levels))) if len(levels) > 1 else 0.0
+    error = _standard_error(levels, np.unique(found.run, return_counts=True)[1])
     hops = [profiles[name].stage(config).hop_s for name, config in _hosts(session)]
     variation = Variation(
         replace(stages, level_sd=min(error, 0.49)),
@@ -108,6 +108,16 @@ def in_service(session: Session, runs: Sequence[RunResult], base: ProfileSet, *,
         _spread(_totals(between, turnaround), profiles.overhead_s),
     )
     return InService(replace(profiles, variation=variation), levels, turnaround, len(found))
+
+
+def _standard_error(levels: FloatArray, visits_of: npt.NDArray[np.integer]) -> float:
+    """Of the mean level, from rounds that count by their visits; 0 where one round alone cannot tell."""
+    share = visits_of / visits_of.sum()
+    effective = 1 / float(np.sum(share**2))
+    if len(levels) < 2 or effective <= 1:
+        return 0.0
+    variance = float(np.sum(share * (levels - np.sum(share * levels)) ** 2)) * effective / (effective - 1)
+    return math.sqrt(variance / effective)
 
 
 def _refitted(

@@ -108,7 +108,7 @@ def test_a_predictor_that_is_off_stays_and_the_factors_say_how_far():
     assert low == pytest.approx(1.0, abs=1e-3)
     assert 1.25 < high < 1.3  # the turnaround does not grow
     assert found.drift == pytest.approx((high - low) / 2**0.5)
-    assert found.profiles.variation.stages.level_sd == pytest.approx((high - low) / 2)
+    assert found.profiles.variation.stages.level_sd == pytest.approx((high - low) / 2, rel=0.05)  # rounds by visits
     assert 1.1 < found.profiles.variation.stages.mean < 1.25
 
 
