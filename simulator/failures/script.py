@@ -139,15 +139,16 @@ def _event(entry: object, where: str) -> ScriptedFailure:
 
 
 def _seconds(value: object, word: str) -> float:
+    wrong = InputError(f"{word}: expected seconds, or a time such as 90 s or 2 min (got {value!r})")
     if isinstance(value, str):
         number, _, unit = value.strip().partition(" ")
         try:
             return float(number) * TIMES[unit.strip() or "s"]
         except (ValueError, KeyError):
-            pass
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    raise InputError(f"{word}: expected seconds, or a time such as 90 s or 2 min (got {value!r})")
+            raise wrong from None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise wrong
+    return float(value)
 
 
 def _whole(value: object, word: str) -> int:
