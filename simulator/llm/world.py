@@ -76,3 +76,7 @@ class Records:
         self.generated, self.preemptions, self.cached_tokens = (np.zeros(n, dtype=np.int64) for _ in range(3))
         self.engine = np.full(n, -1, dtype=np.int64)
         self.ignored = np.zeros(n, dtype=bool)
+
+    def columns(self) -> dict[str, Any]:
+        """All but the arrivals, by the names of `LLMResult`'s columns."""
+        return {name: column for name, column in vars(self).items() if name != "arrival"}
