@@ -16,6 +16,7 @@ from ...reprs import Shown
 from .cluster import SharedCluster
 from .policy.agent import Convention
 from .policy.learning import Beliefs
+from .varying import Speeds
 from .workload.app import App
 
 __all__ = ["SHORTEST_LEASE_S", "AppFailure", "Containers", "MachineFailure", "SharingWorld"]
@@ -94,6 +95,9 @@ class SharingWorld(Shown):
     beliefs : Beliefs
         Whether agents know, assume or learn what distance costs. Those that do not know divide an app's GPUs over its
         jobs by what they believe, too; how fast jobs really are, apps say (`App.slowdown`).
+    speeds : Speeds, optional
+        How the GPUs vary in this run (`varying.draw_speeds`); without it every iteration takes its time. Agents and
+        policies reckon without it, and see what has become of the work.
 
     Raises
     ------
@@ -115,6 +119,7 @@ class SharingWorld(Shown):
     max_s: float = math.inf
     containers: Containers = "job"
     beliefs: Beliefs = field(default_factory=Beliefs)
+    speeds: Speeds | None = None
 
     def __post_init__(self) -> None:
         for name in ("apps", "machine_failures", "app_failures"):
@@ -131,6 +136,10 @@ class SharingWorld(Shown):
             raise InputError(f"SharingWorld.containers: expected 'job' or 'app' (got {self.containers!r})")
         if not isinstance(self.beliefs, Beliefs):
             raise InputError(f"SharingWorld.beliefs: expected Beliefs (got {self.beliefs!r})")
+        if self.speeds is not None and len(self.speeds) != self.cluster.n_gpus:
+            raise InputError(
+                f"SharingWorld.speeds: expected those of {self.cluster.n_gpus} GPUs (got {len(self.speeds)})"
+            )
         if not self.max_s > 0:
             raise InputError(f"SharingWorld.max_s: expected seconds > 0 (got {self.max_s})")
         times = [app.arrival_s for app in self.apps] + [f.at_s for f in (*self.machine_failures, *self.app_failures)]
@@ -195,8 +204,9 @@ class SharingWorld(Shown):
         restart = self.checkpoint_s + self.container_s
         if math.isfinite(self.max_s) or not self.lease_s <= restart:
             return self.max_s
+        slowest = 1.0 if self.speeds is None else max(self.speeds.largest, 1.0)
         one_by_one = sum(
-            app.slowdown.cluster * app.work_s(k) + restart * len(phase.jobs)
+            slowest * app.slowdown.cluster * app.work_s(k) + restart * len(phase.jobs)
             for app in self.apps
             for k, phase in enumerate(app.phases)
         )

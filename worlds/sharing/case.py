@@ -12,7 +12,8 @@ from ...simulator.sharing.workload.logs import Grouping
 from ...traces.clusters.jobs import Ended
 from ...wording import dotted, nearest
 from ..file.json_schema import Generate
-from ..limits import MAX_APPS, MAX_DEVICES, MAX_FACTOR, MAX_JOBS, MAX_RACKS
+from ..limits import MAX_APPS, MAX_DEVICES, MAX_FACTOR, MAX_JOBS, MAX_RACKS, MAX_REPEATS
+from ..spreads import SpreadCase
 from ..world import CIRCUMSTANCE, Case
 from .part import Factor, Fraction, Gpus, GpuSeconds, Part, Restart, Seconds, Some, SomeSeconds
 from .policies import POLICIES, BaselineOptions, ThemisOptions, complaints_of
@@ -336,7 +337,24 @@ class SharingCase(Case):
     max_time: Annotated[SomeSeconds | None, CIRCUMSTANCE] = Field(
         default=None, description="when an app that has not ended is called endless, seconds"
     )
+    times: Annotated[Literal["mean", "drawn"], CIRCUMSTANCE] = Field(
+        default="mean", description="mean: an iteration takes its time; drawn: it varies, and an interval is given"
+    )
+    draws: Annotated[int, CIRCUMSTANCE] = Field(
+        default=40, ge=2, le=MAX_REPEATS, description="number of draws of times, for the interval"
+    )
+    spread: Annotated[SpreadCase | None, CIRCUMSTANCE] = Field(
+        default=None, description="how drawn times vary, by GPU and in time"
+    )
     planner: PolicyCase = PolicyCase()
+
+    @model_validator(mode="after")
+    def _varies(self) -> SharingCase:
+        if self.times == "mean" and self.spread is not None:
+            raise ValueError("spread: is of drawn times; set times: drawn")
+        if self.times == "drawn" and self.spread is None:
+            raise ValueError("times: nothing says how they vary; give spread (visits; or runs and correlation)")
+        return self
 
     @model_validator(mode="after")
     def _one_source(self) -> SharingCase:

@@ -15,6 +15,7 @@ from ...wording import dotted
 from .build import apps_of, complaints, policy_of, world_of
 from .case import SharingCase, SharingWorkloadCase
 from .logs import log_files, read_log, travelling
+from .varying import drawn_world
 
 __all__ = ["SharingData", "load_data"]
 
@@ -63,6 +64,7 @@ def load_data(cases: Sequence[SharingCase], folder: Path) -> SharingData:
                 built = world_of(case, data.apps(case))
                 if policy_of(case).preempts:
                     built.check_leases()
+                drawn_world(case, built)
             except InputError as error:
                 found = [_placed(str(error))]
         wrong += [line for line in found if line not in wrong]
@@ -88,5 +90,5 @@ def _lines(error: OSError | InputError) -> list[str]:
 def _placed(text: str) -> str:
     """An error with the field that it is about in front."""
     line = " ".join(text.split())
-    own = ("failures", "cluster", "apps", "app_failures", "machine_failures", "lease", "SharingWorld")
+    own = ("failures", "cluster", "apps", "app_failures", "machine_failures", "lease", "SharingWorld", "spread")
     return line if line.startswith(own) else f"workload: {line.removeprefix('workload: ')}"

@@ -20,6 +20,12 @@ METRICS = {
     "completed": "apps that were completed",
     "failed_apps": "apps that were not",
     "n_devices": "GPUs of the cluster",
+    "max_rho_low": "lower end of the interval that holds 95 % of the draws of max_rho; of drawn times",
+    "max_rho_high": "its upper end",
+    "mean_completion_s_low": "the same of mean_completion_s",
+    "mean_completion_s_high": "its upper end",
+    "gpu_hours_low": "the same of gpu_hours",
+    "gpu_hours_high": "its upper end",
 }
 """What a study knows of a case. What `measures` calls placement and failed has another name in studies: the first
 is a field of a case, the other a column of every study's summary."""

@@ -119,14 +119,23 @@ class SharingStudyWorld(OpenWorld):
         return {name: shared.digests[name] for name in log_files(case.workload)}
 
     def evaluate(self, case: SharingCase, shared: SharingData) -> Outcome:
-        """Simulate. `attainment` is the share of apps with ρ ≤ 1, `fair_share`: what questions ask for."""
+        """Simulate. `attainment` is the share of apps with ρ ≤ 1, `fair_share`: what questions ask for. Of drawn times
+        all are means over the draws."""
         from ...simulator.sharing import simulate
         from .build import in_file_words, policy_of, world_of
         from .measures import study_measures
+        from .varying import MAIN, forecast
 
         world = world_of(case, shared.apps(case))
         try:
-            found = study_measures(simulate(world, policy_of(case)))
+            if case.times == "mean":
+                found = study_measures(simulate(world, policy_of(case)))
+            else:
+                told = forecast(case, world, policy_of(case), tell=study_measures)
+                found = {name: told.expected(name) for name in told.runs}
+                for name in MAIN:
+                    if name in told.runs:
+                        found[f"{name}_low"], found[f"{name}_high"] = told.interval(name)
         except InputError as error:
             raise in_file_words(error) from None
         notes = () if found["completed"] else ("no app was completed: nothing is known of ρ",)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..cluster import Level, SharedCluster
 from ..policy.agent import usual_iteration_s
+from ..varying import Speeds
 from ..workload.app import Slowdown
 from ..world import SharingWorld
 from .learning import FIELDS
@@ -86,7 +88,19 @@ def world_arrays(world: SharingWorld) -> WorldArrays:
         least=float(beliefs.least),
         noise=float(beliefs.spread),
         noise_seed=int(beliefs.seed),
+        **_speeds(world.speeds),
     )
+
+
+def _speeds(speeds: Speeds | None) -> dict[str, Any]:
+    if speeds is None:
+        return {
+            "varies": False, "slow": np.ones((1, 1)), "window": 1.0, "low": 1.0, "step": 0.0, "share": np.ones(1),
+        }  # fmt: skip
+    return {
+        "varies": True, "slow": speeds.draws.slow, "window": float(speeds.draws.window_s), "low": speeds.low,
+        "step": speeds.step, "share": speeds.share,
+    }  # fmt: skip
 
 
 def _levels(slowdowns: Sequence[Slowdown]) -> npt.NDArray[np.float64]:
@@ -99,6 +113,8 @@ def first_state(world: SharingWorld) -> State:
     jobs = sum(len(p.jobs) for app in world.apps for p in app.phases)
     learned = np.zeros((n, len(Level), FIELDS))
     learned[:, :, -1] = world.beliefs.start.levels
+    marked = 0 if world.speeds is None else jobs
+    widest = max((app.cap(k, j) for app in world.apps for k, p in enumerate(app.phases) for j in p.jobs), default=1)
     return State(
         owner=np.full(gpus, -1, dtype=np.int64),
         entry=np.full(gpus, -1, dtype=np.int64),
@@ -139,6 +155,13 @@ def first_state(world: SharingWorld) -> State:
         learned=learned,
         batches=np.zeros(n, dtype=np.int64),
         timed=np.zeros(jobs),
+        members=np.zeros((marked, min(widest, gpus)), dtype=np.int64),
+        nominal=np.zeros(marked),
+        window=np.zeros(marked, dtype=np.int64),
+        until=np.full(marked, np.inf),
+        whole=np.zeros(marked),
+        timed_at=np.zeros(marked),
+        timed_left=np.zeros(marked),
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from ....jit import inner
 from ..policy.learning import NORMAL, Z
 from .lots import lot_kernel
+from .view import left_of
 
 __all__ = ["FIELDS", "measure"]
 
@@ -65,14 +66,19 @@ def measure(w, s, a, now):  # type: ignore[no-untyped-def]
     """An app's agent times the iterations that its jobs have done since it last did, and mends what it believes."""
     seen, p = False, w.phases[a] + s.phase[a]
     for e in range(w.entries[p], w.entries[p + 1]):
-        if not s.alive[e] or s.gpus[e] == 0 or now <= s.resumes[e]:
+        if not s.alive[e] or s.gpus[e] == 0 or now <= (s.timed_at[e] if w.varies else s.resumes[e]):
             continue
-        done = math.floor((now - s.resumes[e]) * s.rate[e] / w.iteration_s[e])
+        left = left_of(s, e, now)
+        work = s.whole[e] - left if w.varies else (now - s.resumes[e]) * s.rate[e]
+        done = math.floor(work / w.iteration_s[e])
         new = done - s.timed[e]
         if new < 1:
             continue
         s.timed[e] = done
         true = w.slowdown[a, s.near[e]]
+        if w.varies:
+            true *= s.nominal[e] * (now - s.timed_at[e]) / (s.timed_left[e] - left)
+            s.timed_at[e], s.timed_left[e] = now, left
         z = NORMALS[np.int64(lot_kernel(w.noise_seed, s.batches[a], a) % np.uint64(NORMALS.shape[0]))]
         found = true * max(1.0 + w.noise * z / math.sqrt(new), 0.5)
         s.batches[a] += 1

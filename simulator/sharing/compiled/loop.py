@@ -11,6 +11,7 @@ from .learning import measure
 from .plain import fill_with, rising
 from .queue import next_end, next_expiry, schedule, unlease
 from .split import account, divide, give, take
+from .varying import catch_up
 from .view import contention, size_up
 
 __all__ = ["Progress", "go_on"]
@@ -89,6 +90,8 @@ def _advance(c, w, s, p):  # type: ignore[no-untyped-def]
             return now, -1
         s.clock[0] += s.clock[2] * (now - s.clock[1])
         s.clock[1] = now
+        if w.varies:
+            catch_up(w, s, now)
         fill_with(changed, False)
         # jobs that are done, by app and number: entries stand in that order
         due = np.empty(s.number[0], np.int64)

@@ -9,6 +9,7 @@ from .learning import measure
 from .near import draw, level_among, level_between, nearest, pool_of
 from .plain import copied
 from .queue import lease, schedule, unlease
+from .varying import set_off
 from .view import left_at
 
 __all__ = ["account", "divide", "give", "take"]
@@ -117,7 +118,8 @@ def _apply(c, w, s, a, e, left, gpus, now):  # type: ignore[no-untyped-def]
     s.rate[e] = min(gpus.shape[0], w.cap[e]) / w.slowdown[a, level]
     s.begun[e], s.near[e] = min(s.begun[e], now), level
     s.placed[a, level] += 1
-    schedule(s.finish, s.queue, s.queued, s.number, e, s.resumes[e] + s.left[e] / s.rate[e])
+    end = set_off(w, s, e, gpus) if w.varies else s.resumes[e] + s.left[e] / s.rate[e]
+    schedule(s.finish, s.queue, s.queued, s.number, e, end)
 
 
 @inner

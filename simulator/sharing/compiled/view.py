@@ -50,6 +50,12 @@ class WorldArrays(NamedTuple):
     least: float  # iterations before what was measured is believed
     noise: float  # standard deviation of an iteration's time over its mean
     noise_seed: int
+    varies: bool  # whether GPUs do, see `varying`
+    slow: np.ndarray  # (GPUs, windows): factors
+    window: float  # seconds of one
+    low: float  # the least factor that an iteration draws; width of a cell; shares at the edges of cells
+    step: float
+    share: np.ndarray
 
 
 class State(NamedTuple):
@@ -94,6 +100,14 @@ class State(NamedTuple):
     learned: np.ndarray  # (apps, 4, 6): what agents have learned of each level, see `learning`
     batches: np.ndarray  # per app: how often they timed iterations
     timed: np.ndarray  # per entry: iterations on its GPUs that were timed
+    # where GPUs vary:
+    members: np.ndarray  # (entries, widest): GPUs that it was given
+    nominal: np.ndarray  # per entry: rate by the profile
+    window: np.ndarray  # per entry: in which it is, and when that is over
+    until: np.ndarray
+    whole: np.ndarray  # per entry: what was left when it set off on its GPUs; when it was last timed, and left then
+    timed_at: np.ndarray
+    timed_left: np.ndarray
 
 
 @inner

@@ -71,9 +71,9 @@ class _Simulation:
         self.failed.append(app)
         self.wake()
 
-    def job(self, app: RunApp, job: RunJob) -> Generator[Any, Any, None]:
+    def job(self, app: RunApp, job: RunJob, end_s: float) -> Generator[Any, Any, None]:
         try:
-            yield self.env.until(job.resumes + job.left_s / job.rate)
+            yield self.env.until(end_s)
             self.done.append((app.index, job.number))
             self.wake()
         except simpy.Interrupt:
@@ -98,6 +98,10 @@ class _Simulation:
         self.waking = False
         now = self.env.now
         self.count(now)
+        if self.world.speeds is not None:
+            for app in self.active.values():
+                for job in app.jobs.values():
+                    job.catch_up(now, self.world.speeds)
         changed: set[int] = set()
         for index, number in sorted(self.done):  # sorted: SimPy's order of equal times is that of scheduling
             if index in self.active and number in self.active[index].jobs:
@@ -235,13 +239,18 @@ class _Simulation:
         for number, job in sorted(app.jobs.items()):
             if not job.gpus or now <= job.resumes:
                 continue
-            done = math.floor((now - job.resumes) * job.rate / spec.jobs[number].iteration_s)
+            left, varies = job.left(now), world.speeds is not None
+            work = job.whole_s - left if varies else (now - job.resumes) * job.rate
+            done = math.floor(work / spec.jobs[number].iteration_s)
             new = done - job.timed
             if new < 1:
                 continue
             job.timed = done
             level = self.cluster.level(job.gpus)
             true = spec.slowdown.levels[level]
+            if varies:  # what it times is slower by as much as its GPUs were
+                true *= job.rate * (now - job.timed_at) / (job.timed_left_s - left)
+                job.timed_at, job.timed_left_s = now, left
             found = noisy(world.beliefs, app.index, app.learner.batches, true, new)
             app.learner.observe(level, found, new, world.beliefs.spread * true)
 
@@ -283,12 +292,13 @@ class _Simulation:
             if gpus:
                 app.placed[self.cluster.level(gpus)] += 1
                 up = max(now, *(self.ready[g] for g in gpus)) if world.containers == "app" else now + world.container_s
-                job.resumes = up + (world.checkpoint_s if job.begun < now else 0.0)
-                job.rate = rate(self.cluster, spec.slowdown, gpus, job.cap, job.gang)
+                resumes = up + (world.checkpoint_s if job.begun < now else 0.0)
+                pace = rate(self.cluster, spec.slowdown, gpus, job.cap, job.gang)
+                end = job.set_off(resumes, pace, world.speeds)
                 job.begun = min(job.begun, now)
-                job.process = self.env.process(self.job(app, job))
+                job.process = self.env.process(self.job(app, job, end))
             else:
-                job.rate, job.resumes = 0.0, now
+                job.rate, job.pace, job.resumes, job.mark = 0.0, 0.0, now, now
         used = {g for gpus in shares.values() for g in gpus}
         self.take(app, sorted(app.gpus - used), now)
 

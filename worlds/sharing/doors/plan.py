@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from ....errors import InputError
+from ....simulator.forecast import Forecast
 from ....simulator.sharing import SharingResult, simulate
 from ...cases import called
 from ...door import Answer, Asked
@@ -17,13 +18,15 @@ from ..case import SharingCase
 from ..data import load_data
 from ..measures import measures
 from ..plan import SharingPlan
-from .words import results_text
+from ..varying import forecast
+from .words import forecasts_text, results_text
 
 __all__ = ["decided"]
 
 
 def decided(asked: Asked) -> Answer:
-    """Check the case; of several policies, simulate every one: the answer's plan is that of the smallest largest ρ.
+    """Check the case; of several policies, simulate every one: the answer's plan is that of the smallest largest ρ, of
+    drawn times in the mean over the draws.
 
     Raises
     ------
@@ -38,23 +41,31 @@ def decided(asked: Asked) -> Answer:
             plan.explain(), {"best": called(cases[0].planner), "plan": json.loads(plan.to_json())}, plan, plan
         )
     world = world_of(cases[0], data.apps(cases[0]))
+    varies = cases[0].times == "drawn"
     results: dict[str, SharingResult] = {}
+    forecasts: dict[str, Forecast] = {}
     plans: dict[str, SharingPlan] = {}
     for number, case in enumerate(cases, 1):
         name = called(case.planner)
         asked.progress(f"{name}, {number} of {len(cases)}")
         try:
-            results[name] = simulate(world, policy_of(case))
+            if varies:
+                told = forecasts[name] = forecast(case, world, policy_of(case))
+                found = {key: told.expected(key) for key in told.runs}
+            else:
+                results[name] = simulate(world, policy_of(case))
+                found = measures(results[name])
         except InputError as error:
             raise in_file_words(error) from None
-        known = {key: value for key, value in measures(results[name]).items() if math.isfinite(value)}
+        known = {key: value for key, value in found.items() if math.isfinite(value)}
         plans[name] = _plan(case, asked, known)
     best = min(plans, key=lambda name: plans[name].predicted.get("max_rho", math.inf))
     document = {
         "plans": [{"planner": name, "predicted": plan.predicted} for name, plan in plans.items()], "best": best,
         "plan": json.loads(plans[best].to_json()),
     }  # fmt: skip
-    text = f"{results_text('policy', results)}\nthe smallest of the largest rho: {best}"
+    rows = forecasts_text(forecasts) if varies else results_text("policy", results)
+    text = f"{rows}\nthe smallest of the largest rho: {best}"
     return Answer(text, document, plans[best], plans[best])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, cast
@@ -9,17 +10,20 @@ from typing import Any, cast
 import pandas as pd
 
 from ....errors import InputError
+from ....files import write_text
+from ....simulator.forecast import Forecast
 from ....simulator.metrics import Estimate, mean_interval
 from ....simulator.sharing import SharingResult, simulate
 from ...door import Answer, Asked
-from ...words import interval, table
+from ...words import interval, plain_json, table
 from ..build import in_file_words
 from ..measures import measures
 from ..options import SimulateOptions
+from ..varying import drawn_world, forecast
 from .auction import auctioned
 from .shared import Shared, shared_of
 from .timeline import check_timeline, write_timeline
-from .words import COLUMNS, apps_text, document, frame, results_text, say_world, write
+from .words import COLUMNS, apps_text, document, forecasts_text, frame, results_text, say_world, write
 
 __all__ = ["simulated"]
 
@@ -50,6 +54,8 @@ def simulated(asked: Asked) -> Answer:
         return Answer(f"{said}\ndry run: everything was checked, nothing was simulated", {"world": said})
     if options.seeds is not None:
         return _drawn(asked, options, shared, engine)
+    if shared.case.times == "drawn":
+        return _varying(asked, options, shared, engine)
     results: dict[str, SharingResult] = {}
     for number, name in enumerate(chosen, 1):
         asked.progress(f"{name}, {number} of {len(chosen)}")
@@ -69,13 +75,41 @@ def simulated(asked: Asked) -> Answer:
     return Answer("\n".join(text), document(shared, results), value, written=written)
 
 
+def _varying(asked: Asked, options: SimulateOptions, shared: Shared, engine: Any) -> Answer:
+    """Policies over draws of the times of one workload: what a run is expected to be, and where it will lie."""
+    _of_one_draw(options, "times: drawn takes many")
+    forecasts: dict[str, Forecast] = {}
+    for name in shared.planners:
+        try:
+            forecasts[name] = forecast(
+                shared.case, shared.world, shared.policy(name), engine=engine,
+                progress=lambda run, name=name: asked.progress(f"{name}, draw {run + 1} of {shared.case.draws}"),
+            )  # fmt: skip
+        except InputError as error:
+            raise in_file_words(error) from None
+    document = {"world": shared.name, "policies": {name: told.to_dict() for name, told in forecasts.items()}}
+    if asked.out is not None and asked.out.suffix == ".csv":
+        rows = [pd.DataFrame({"policy": name, **told.runs}).rename_axis("draw") for name, told in forecasts.items()]
+        write_text(asked.out, pd.concat(rows).to_csv())
+    elif asked.out is not None:
+        write_text(asked.out, json.dumps(plain_json(document), indent=2, allow_nan=False) + "\n")
+    text = f"{say_world(shared, tuple(shared.planners))}; {forecasts_text(forecasts)}"
+    value = next(iter(forecasts.values())) if len(forecasts) == 1 else forecasts
+    return Answer(text, document, value, written=() if asked.out is None else (asked.out,))
+
+
+def _of_one_draw(options: SimulateOptions, instead: str) -> None:
+    """Refuse what is of a single simulation."""
+    for name in ("timeline", "per_app"):
+        if getattr(options, name):
+            raise InputError(f"{name}: is of one draw, and {instead}; leave one of the two out")
+
+
 def _drawn(asked: Asked, options: SimulateOptions, shared: Shared, engine: Any) -> Answer:
-    """Policies over several draws of the workload, since one draw says little."""
-    wrong = [name for name in ("timeline", "per_app") if getattr(options, name)]
-    if wrong or asked.out is not None:
-        raise InputError(
-            f"{(wrong or ['out'])[0]}: is of one draw, and seeds takes {options.seeds}; leave one of the two out"
-        )
+    """Policies over several draws of the workload, since one draw says little; times that vary are drawn with each."""
+    _of_one_draw(options, f"seeds takes {options.seeds}")
+    if asked.out is not None:
+        raise InputError(f"out: is of one draw, and seeds takes {options.seeds}; leave one of the two out")
     if shared.case.workload is None:
         raise InputError("seeds: the apps are listed, and the same under every seed; give a workload")
     seeds = options.seeds or 0
@@ -84,7 +118,8 @@ def _drawn(asked: Asked, options: SimulateOptions, shared: Shared, engine: Any) 
         drawn = shared_of(asked, shared.case.seed + r)
         for name in shared.planners:
             asked.progress(f"draw {r + 1} of {seeds}, {name}")
-            found[name].append(measures(simulate(drawn.world, drawn.policy(name), engine=engine)))
+            world = drawn_world(drawn.case, drawn.world)
+            found[name].append(measures(simulate(world, drawn.policy(name), engine=engine)))
     figures: Figures = {
         name: {
             metric: mean_interval([row[metric] for row in rows])

@@ -12,10 +12,11 @@ from ...words import plain_json, table
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ....simulator.forecast import Forecast
     from ....simulator.sharing import SharingResult
     from .shared import Shared
 
-__all__ = ["COLUMNS", "apps_text", "document", "frame", "results_text", "say_world", "write"]
+__all__ = ["COLUMNS", "apps_text", "document", "forecasts_text", "frame", "results_text", "say_world", "write"]
 
 COLUMNS: dict[str, tuple[str, float]] = {
     "max_rho": ("max rho", 1.0), "fair_share": ("rho<=1", 1.0), "jain": ("Jain", 1.0), "gpu_hours": ("GPU h", 1.0),
@@ -24,6 +25,9 @@ COLUMNS: dict[str, tuple[str, float]] = {
     "failed": ("failed", 1.0),
 }  # fmt: skip
 """Metric -> its column, and what it is divided by."""
+
+FORECAST = ("max_rho", "fair_share", "mean_completion_s", "gpu_hours", "makespan_s")
+"""Metrics whose intervals are shown."""
 
 
 def say_world(loaded: Shared, policies: Sequence[str]) -> str:
@@ -66,6 +70,24 @@ def results_text(title: str, results: Mapping[str, SharingResult]) -> str:
     if all(result.completed.all() for result in results.values()):
         rows_of = rows_of.drop(columns="failed")
     return table(rows_of)
+
+
+def forecasts_text(forecasts: Mapping[str, Forecast]) -> str:
+    """A row for each policy: the mean over draws and the interval of the main figures."""
+    import pandas as pd
+
+    rows: list[dict[str, str]] = []
+    for name, told in forecasts.items():
+        row = {"policy": name}
+        for metric in FORECAST:
+            column, unit = COLUMNS[metric]
+            if metric in told.runs:
+                low, high = told.interval(metric)
+                row[column] = f"{told.expected(metric) / unit:.4g} ({low / unit:.4g} to {high / unit:.4g})"
+        rows.append(row)
+    one = next(iter(forecasts.values()))
+    about = f"means over {one.draws} draws of times, and where {one.coverage:.0%} of runs lie"
+    return f"{about}\n{table(pd.DataFrame(rows).fillna('-'))}"
 
 
 def frame(policy: str, result: SharingResult) -> pd.DataFrame:
