@@ -3,9 +3,10 @@
 A profile's latency is a mean. What a device really takes differs from it in two ways. Visits differ from each other
 (caches, interrupts), which averages out within a few of them. And devices have slow seconds that come in runs (clocks,
 neighbours on the same machine), which do not: a queue that meets one grows as long as it lasts. So a spread holds a
-factor that every visit draws anew, and a path of factors over time. The path is either a recording, which is replayed
-from a random place and keeps all that was in it, at any scale of time and between devices, or is made from quantiles
-and a correlation time.
+factor that every visit draws anew, and a path of factors over time. A device that has rested begins cold (its caches
+were used by others, its core slept), which no mean shows: a third factor goes by how long it did nothing. The path is
+either a recording, which is replayed from a random place and keeps all that was in it, at any scale of time and between
+devices, or is made from quantiles and a correlation time.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ class Spread(Shown):
         time. Devices of a simulation take these in turn.
     window_s : float
         Seconds of a window.
+    rests : tuple of (float, float)
+        Seconds, ascending, and factors: a visit before which its device did nothing for at least so long takes so many
+        times as long; 1 for less than the first. Serving alone knows how long a device rests.
     level_sd : float
         How well the mean of all is known: standard deviation of one more factor, which is drawn once for a whole run
         (normal around 1). From a few rounds of measurement it is their standard error.
@@ -52,8 +56,8 @@ class Spread(Shown):
     Raises
     ------
     InputError
-        On factors that are no positive finite numbers or, as quantiles, not ascending; on paths of unequal lengths; on
-        seconds out of their range.
+        On factors that are no positive finite numbers or, as quantiles, not ascending; on rests not in order; on paths
+        of unequal lengths; on seconds out of their range.
     """
 
     visits: tuple[float, ...] = (1.0,)
@@ -61,6 +65,7 @@ class Spread(Shown):
     correlation_s: float = 0.0
     paths: tuple[tuple[float, ...], ...] = ()
     window_s: float = 0.02
+    rests: tuple[tuple[float, float], ...] = ()
     level_sd: float = 0.0
 
     def __post_init__(self) -> None:
@@ -75,6 +80,11 @@ class Spread(Shown):
                     f"spread: paths: expected one length, as devices were recorded at once (got {len(self.paths[0])} "
                     f"windows for device 0, {len(path)} for device {device})"
                 )
+        if self.rests:
+            _factors("rests", [factor for _, factor in self.rests])
+            seconds = [idle for idle, _ in self.rests]
+            if not all(math.isfinite(idle) and idle >= 0 for idle in seconds) or sorted(set(seconds)) != seconds:
+                raise InputError(f"spread: rests: expected finite seconds >= 0 in ascending order (got {seconds})")
         if not (math.isfinite(self.correlation_s) and self.correlation_s >= 0):
             raise InputError(f"spread: correlation_s: expected finite seconds >= 0 (got {self.correlation_s})")
         if not (math.isfinite(self.window_s) and self.window_s > 0):
@@ -96,7 +106,7 @@ class Spread(Shown):
 
     @property
     def mean(self) -> float:
-        """Mean factor."""
+        """Mean factor of visits without a rest before them."""
         path = float(np.mean(self.paths)) if self.paths else float(np.mean(self.runs))
         return float(np.mean(self.visits)) * path
 
@@ -147,13 +157,15 @@ class Spread(Shown):
             told += f"; {self.recorded_s:.0f} s recorded on {len(self.paths)} devices"
         elif len(self.runs) > 1:
             told += f"; correlated over {self.correlation_s:g} s"
+        if self.rests:
+            told += "; " + ", ".join(f"{factor:.3f} after {1e3 * idle:g} ms idle" for idle, factor in self.rests)
         return told + (f"; mean known to {self.level_sd:.1%}" if self.level_sd else "")
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data: what differs from the default."""
         plain = {"visits": list(self.visits), "runs": list(self.runs), "correlation_s": self.correlation_s,
                  "paths": [list(path) for path in self.paths], "window_s": self.window_s,
-                 "level_sd": self.level_sd}  # fmt: skip
+                 "rests": [list(rest) for rest in self.rests], "level_sd": self.level_sd}  # fmt: skip
         usual = CONSTANT.to_dict() if self is not CONSTANT else {}
         return {name: value for name, value in plain.items() if not usual or value != usual[name]}
 
@@ -178,6 +190,11 @@ class Spread(Shown):
                 taken[name] = _numbers(name, taken[name])
         if "paths" in taken:
             taken["paths"] = tuple(_numbers("paths", path) for path in _rows("paths", taken["paths"]))
+        if "rests" in taken:
+            rows = [_numbers("rests", rest) for rest in _rows("rests", taken["rests"])]
+            if any(len(row) != 2 for row in rows):
+                raise InputError(f"spread: rests: expected pairs of seconds and a factor (got {taken['rests']!r})")
+            taken["rests"] = tuple((idle, factor) for idle, factor in rows)
         for name in ("correlation_s", "window_s", "level_sd"):
             if name in taken and (isinstance(taken[name], bool) or not isinstance(taken[name], int | float)):
                 raise InputError(f"spread: {name}: expected a number (got {taken[name]!r})")
@@ -186,13 +203,13 @@ class Spread(Shown):
     @classmethod
     def of_visits(
         cls, start: FloatArray, seconds: FloatArray, expected: FloatArray, device: npt.NDArray[np.integer],
-        window_s: float = 0.02, *, normalised: bool = True,
+        window_s: float = 0.02,
     ) -> Spread:  # fmt: skip
         """A recording of measured visits.
 
         A window takes the factor of the visit that was under way in its middle, or else of the nearest one: what an
         idle device would have done is not known. Windows in which all devices were idle are left out: visits far apart
-        would count by the pauses between them.
+        would count by the pauses between them. Factors are 1 in the mean over time.
 
         Parameters
         ----------
@@ -202,8 +219,6 @@ class Spread(Shown):
             On which device.
         window_s : float
             Seconds of a window; about as long as a visit.
-        normalised : bool
-            Whether factors are divided by their mean over time, which is then 1.
 
         Raises
         ------
@@ -225,7 +240,7 @@ class Spread(Shown):
         last = np.clip(((start + seconds - begin) / window_s).astype(np.int64), 0, n - 1)
         change = np.bincount(first, minlength=n + 1) - np.bincount(last + 1, minlength=n + 1)
         whole = np.stack(paths)[:, np.cumsum(change)[:n] > 0]
-        whole /= whole.mean() if normalised else 1.0
+        whole /= whole.mean()
         return cls(paths=tuple(tuple(np.round(path, 4).tolist()) for path in whole), window_s=window_s)
 
 
@@ -281,11 +296,21 @@ class Variation(Shown):
         Of the time from the end of a stage to the next one, by group.
     answers : Spread
         Of the overhead on top of the last stage's end, by group.
+
+    Raises
+    ------
+    InputError
+        If hops or answers hang on rests.
     """
 
     stages: Spread = CONSTANT
     hops: Spread = CONSTANT
     answers: Spread = CONSTANT
+
+    def __post_init__(self) -> None:
+        for name in ("hops", "answers"):
+            if getattr(self, name).rests:
+                raise InputError(f"variation: {name}: rests are of stages alone")
 
     def _headline(self) -> str:
         return self.explain()

@@ -9,7 +9,7 @@ order, gets the same number.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -51,12 +51,16 @@ class Draws:
         Of each device's visits.
     visits : ndarray of float64, shape (quantiles,)
         Quantiles of the factor that each visit draws, as `Spread.visits`.
+    rest_s, rest : ndarray of float64, shape (rests,)
+        Seconds and factors of `Spread.rests`.
     """
 
     window_s: float
     slow: FloatArray
     keys: npt.NDArray[np.uint64]
     visits: FloatArray
+    rest_s: FloatArray = field(default_factory=lambda: np.zeros(0))
+    rest: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
         if self.slow.ndim != 2 or not self.slow.shape[1] or len(self.keys) != len(self.slow) or not len(self.visits):
@@ -88,8 +92,15 @@ class Draws:
         a, b = float(self.visits[low]), float(self.visits[low + 1])
         return slow * (a + (b - a) * (place - low))
 
+    def rested(self, idle_s: float) -> float:
+        """The factor of a visit before which its device did nothing for so long; as the compiled `ratio.rested`."""
+        known = int(np.searchsorted(self.rest_s, idle_s, side="right"))
+        return float(self.rest[known - 1]) if known else 1.0
 
-def draw(spread: Spread, devices: int, horizon_s: float, seed: int, *names: str | int) -> Draws:
+
+def draw(
+    spread: Spread, devices: int, horizon_s: float, seed: int, *names: str | int, resting: bool = False
+) -> Draws:  # fmt: skip
     """Draw the factors of one run.
 
     Parameters
@@ -104,16 +115,20 @@ def draw(spread: Spread, devices: int, horizon_s: float, seed: int, *names: str 
         Seed.
     *names : str or int
         Name of the streams under that seed, such as ``"stages"`` or ``"hops"``.
+    resting : bool
+        Whether who draws knows how long a device has rested.
 
     Raises
     ------
     InputError
-        On an argument out of its range.
+        On an argument out of its range, or rests that nobody knows.
     """
     if isinstance(devices, bool) or devices < 1:
         raise InputError(f"draws: devices: expected at least 1 (got {devices})")
     if not (math.isfinite(horizon_s) and horizon_s >= 0):
         raise InputError(f"draws: horizon_s: expected finite seconds >= 0 (got {horizon_s})")
+    if spread.rests and not resting:
+        raise InputError("spread: rests: only the stages of a serving plan are known to rest; leave them out here")
     window_s, slow = _paths(spread, devices, horizon_s, seed, names)
     if spread.level_sd:
         level = generator(seed, "spread", *names, "level").normal(1.0, spread.level_sd)
@@ -121,7 +136,11 @@ def draw(spread: Spread, devices: int, horizon_s: float, seed: int, *names: str 
     keys = np.array(
         [generator(seed, "spread", *names, "visits", d).integers(0, 2**64, dtype=np.uint64) for d in range(devices)]
     )
-    return Draws(window_s, np.ascontiguousarray(slow), keys, np.asarray(spread.visits, dtype=np.float64))
+    rests = np.array(spread.rests, dtype=np.float64).reshape(-1, 2)
+    return Draws(
+        window_s, np.ascontiguousarray(slow), keys, np.asarray(spread.visits, dtype=np.float64),
+        np.ascontiguousarray(rests[:, 0]), np.ascontiguousarray(rests[:, 1]),
+    )  # fmt: skip
 
 
 def _paths(

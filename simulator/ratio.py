@@ -1,4 +1,4 @@
-"""`ratio`: `draws.Draws.ratio` for kernels. Apart, because whoever draws need not load the compiler."""
+"""`ratio` and `rested`: those of `draws.Draws`, for kernels; apart, since who draws need not load the compiler."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from ..jit import inner
 
-__all__ = ["ratio"]
+__all__ = ["ratio", "rested"]
 
 
 @inner(forceinline=True)
@@ -31,3 +31,14 @@ def ratio(slow, window_s, keys, visits, device, at, visit):
         return factor * visits[n - 1]
     low = np.int64(place)
     return factor * (visits[low] + (visits[low + 1] - visits[low]) * (place - low))
+
+
+@inner
+def rested(rest_s, rest, idle):
+    """`Draws.rested` for kernels."""
+    factor = 1.0
+    for k in range(rest_s.shape[0]):
+        if idle < rest_s[k]:
+            break
+        factor = rest[k]
+    return factor

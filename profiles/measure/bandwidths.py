@@ -13,6 +13,7 @@ Each is bytes over seconds, the median of rounds:
 from __future__ import annotations
 
 import errno
+import json
 import os
 import platform
 import socket
@@ -29,8 +30,11 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError, RunError
+from ...files import readable
 
-__all__ = ["Bandwidths", "measure_bandwidths"]
+__all__ = ["KIND", "Bandwidths", "measure_bandwidths", "read_bandwidths"]
+
+KIND = "meshwright-bandwidths"
 
 LEAST_BYTES = 1 << 16
 BLOCK = 1 << 23
@@ -101,7 +105,7 @@ class Bandwidths:
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it. `loading` has what a case's section of that name takes: no network, which is loopback."""
         loading = {"disk": round(self.disk), "host_memory": round(self.host_memory)}
-        return {"loading": loading, **asdict(self), "notes": list(self.notes)}
+        return {"kind": KIND, "loading": loading, **asdict(self), "notes": list(self.notes)}
 
 
 def measure_bandwidths(
@@ -149,6 +153,32 @@ def measure_bandwidths(
         f"{platform.machine()}, {os.cpu_count()} CPUs, {platform.system()} {platform.release()}",
         time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()),
     )  # fmt: skip
+
+
+def read_bandwidths(path: str | Path) -> dict[str, float]:
+    """What a case's section `loading` takes of a file that `Bandwidths.to_dict` was written to: bytes per second.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, is something else, lacks the disk's, or holds one that is no number >= 1.
+    """
+    try:
+        found: Any = json.loads(readable(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}; give the file of measured bandwidths") from None
+    except (ValueError, RecursionError):
+        found = None
+    said: Any = found.get("loading") if isinstance(found, dict) and found.get("kind") == KIND else None  # pyright: ignore
+    if not (isinstance(said, dict) and "disk" in said and set(said) <= {"disk", "host_memory", "network"}):
+        raise InputError(
+            f"{path}: is no file of measured bandwidths; write one with meshwright measure serving --bandwidths FOLDER "
+            f"--out FILE"
+        )
+    for name, value in said.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < float("inf"):
+            raise InputError(f"{path}: loading.{name}: expected bytes per second >= 1 (got {value!r}); measure again")
+    return {str(name): float(value) for name, value in said.items()}
 
 
 def _disk(where: Path, n_bytes: int, rounds: int) -> tuple[tuple[float, ...], float | None]:

@@ -8,7 +8,8 @@ import platform
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..hardware import DEVICES, DeviceSpec, LinkSpec, device
+from ..devices import DEVICES
+from ..hardware import DeviceSpec, LinkSpec, device
 from .pool import Worker, WorkerPool
 
 __all__ = ["DeviceFacts", "cited_spec", "device_facts", "measure_device"]

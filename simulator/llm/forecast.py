@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from ...errors import InputError
 from ...profiles.llm.times import StepTimes
 from ...profiles.spread import Spread
-from ...reprs import Shown
+from ..forecast import COVERAGE, Forecast, check_draws
 from .options import SimulateOptions
 from .result.columns import LLMResult
 from .simulate import simulate_llm
@@ -20,11 +18,6 @@ from .times import draw_steps, horizon_of
 from .workload.requests import LLMTrace
 
 __all__ = ["COVERAGE", "Forecast", "check_draws", "figures", "forecast"]
-
-FloatArray = npt.NDArray[np.float64]
-
-COVERAGE = 0.95
-"""Share of runs that an interval is meant for."""
 
 
 def figures(result: LLMResult) -> dict[str, float]:
@@ -36,87 +29,6 @@ def figures(result: LLMResult) -> dict[str, float]:
     found["mean_batch"] = result.mean_batch
     found["preemptions"] = float(result.preemptions.sum())
     return found
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Forecast(Shown):
-    """Figures of the runs that were drawn.
-
-    Parameters
-    ----------
-    runs : mapping
-        Figure -> its value in each run.
-
-    Raises
-    ------
-    InputError
-        Without any run, or on figures of unlike numbers of runs.
-    """
-
-    runs: Mapping[str, FloatArray]
-
-    def __post_init__(self) -> None:
-        lengths = {len(values) for values in self.runs.values()}
-        if len(lengths) != 1 or 0 in lengths:
-            raise InputError(f"forecast: expected figures of as many runs, one at least (got {sorted(lengths)})")
-
-    def _headline(self) -> str:
-        told = (f"{name} {self.expected(name):.4g} ({low:.4g} to {high:.4g})" for name, (low, high) in self.intervals())
-        return f"{self.draws} draws: {', '.join(told)}"
-
-    @property
-    def draws(self) -> int:
-        """Runs."""
-        return len(next(iter(self.runs.values())))
-
-    @property
-    def coverage(self) -> float:
-        """The share of runs that `interval` covers: `COVERAGE`, or what so few draws can hold.
-
-        Of n draws and one run that follows the same law each rank of the run among them is as likely: it lies between
-        smallest and largest with probability (n - 1) / (n + 1).
-        """
-        return min(COVERAGE, (self.draws - 1) / (self.draws + 1))
-
-    def expected(self, name: str) -> float:
-        """Mean of a figure."""
-        return float(np.mean(self.runs[name]))
-
-    def interval(self, name: str) -> tuple[float, float]:
-        """Prediction interval of a figure of one run: quantiles at k / (n + 1) (Weibull), which need no law."""
-        tail = (1 - COVERAGE) / 2
-        low, high = np.quantile(self.runs[name], [tail, 1 - tail], method="weibull")
-        return float(low), float(high)
-
-    def intervals(self) -> list[tuple[str, tuple[float, float]]]:
-        """All of them."""
-        return [(name, self.interval(name)) for name in self.runs]
-
-    def inside(self, name: str, value: float) -> bool:
-        """Whether a run with this figure is one of those that were to be expected."""
-        low, high = self.interval(name)
-        return low <= value <= high
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return {
-            "draws": self.draws,
-            "coverage": self.coverage,
-            "figures": {name: {"expected": self.expected(name), "low": low, "high": high}
-                        for name, (low, high) in self.intervals()},
-        }  # fmt: skip
-
-
-def check_draws(draws: Any) -> None:
-    """Refuse what is no number of draws.
-
-    Raises
-    ------
-    InputError
-        On fewer than two, of which no interval can be made.
-    """
-    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 2:
-        raise InputError(f"draws: expected an integer >= 2, for an interval (got {draws!r})")
 
 
 def forecast(

@@ -28,8 +28,8 @@ class Conditions(Shown):
     outages : Outages, optional
         When groups are away. Their rows name groups of one placement: they cannot be combined with a schedule.
     scaling : Scaling, optional
-        The rule by which groups are started and drained; all serve all the time without it. Of one placement too, and
-        not together with outages. Only the SimPy engine knows it: it runs whichever was asked for.
+        The rule by which groups are started and drained; all serve all the time without it. Of one placement too. With
+        it, `outages` say when devices are repaired: a group that ran loads after that, for the rule's `load_s`.
     """
 
     times: ServingTimes | None = None
@@ -43,8 +43,6 @@ class Conditions(Shown):
             raise InputError(f"conditions: outages: expected Outages (got {type(self.outages).__name__})")
         if not (self.scaling is None or isinstance(self.scaling, Scaling)):
             raise InputError(f"conditions: scaling: expected Scaling (got {type(self.scaling).__name__})")
-        if self.scaling is not None and self.outages is not None:
-            raise InputError("conditions: scaling: cannot be combined with outages; give one of them")
 
     def check(self, placement: Placement) -> None:
         """Raise `InputError` if they do not fit a placement."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 # A door checks what callers without a type checker give.
 # pyright: reportUnnecessaryIsInstance=false
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,22 +13,28 @@ import numpy.typing as npt
 
 from ...errors import InputError
 from ...profiles.profile import ModelProfile
-from ...profiles.spread import Variation
+from ...profiles.spread import NO_VARIATION, Variation
 from ...reprs import Shown
 from ...seeds import spawned
 from ...traces.trace import Trace
 from ..placement import Placement
 from .conditions import Conditions
 from .outages import Outages
-from .policy import TOLERANCE_S
-from .reality import Reality
-from .simulate import prepare, serve_really
-from .times import draw_times
+from .result import SimulationResult
+from .simulate import simulate
+from .times import times_of
 
-__all__ = ["Forecast", "forecast"]
+__all__ = ["Forecast", "forecast", "over_draws"]
 
-AFTER_S = 60.0
-"""Seconds that draws go on after the last arrival; what is served still later meets the first factors again."""
+METRICS: Mapping[str, Callable[[SimulationResult], float]] = {
+    "attainment": lambda r: r.attainment,
+    "goodput": lambda r: r.goodput,
+    "mean_latency": lambda r: r.mean_latency,
+    "p50_latency": lambda r: r.latency(50.0),
+    "p99_latency": lambda r: r.latency(99.0),
+    "rejected": lambda r: float((r.rejected if r.counted is None else r.rejected & r.counted).sum()),
+}
+"""What a forecast knows of each draw."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,11 +49,14 @@ class Forecast(Shown):
         Requests of the trace.
     level : float
         Share of runs that the interval is to hold.
+    draws : mapping
+        Metrics by name, their value in each draw: `METRICS` where they were simulated.
     """
 
     attainment: npt.NDArray[np.float64]
     requests: int
     level: float = 0.95
+    draws: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict[str, npt.NDArray[np.float64]])
 
     def _headline(self) -> str:
         return (
@@ -63,17 +72,37 @@ class Forecast(Shown):
     @property
     def low(self) -> float:
         """Lower end of the interval: a draw, and not between two."""
-        return float(np.quantile(self.attainment, (1 - self.level) / 2, method="lower"))
+        return self._interval(self.attainment)[0]
 
     @property
     def high(self) -> float:
         """Upper end of the interval."""
-        return float(np.quantile(self.attainment, (1 + self.level) / 2, method="higher"))
+        return self._interval(self.attainment)[1]
 
     @property
     def half_width(self) -> float:
         """Half of the interval's width."""
         return (self.high - self.low) / 2
+
+    @property
+    def middle(self) -> int:
+        """The draw whose attainment is the median, from 0; of an even number the one above."""
+        return int(np.argsort(self.attainment, kind="stable")[len(self.attainment) // 2])
+
+    def mean_of(self, metric: str) -> float:
+        """Mean of a metric over the draws that have it: latencies are of served requests; NaN if none has."""
+        known = self.draws[metric][np.isfinite(self.draws[metric])]
+        return float(np.mean(known)) if len(known) else float("nan")
+
+    def interval_of(self, metric: str) -> tuple[float, float]:
+        """The interval of a metric, over the draws that have it."""
+        known = self.draws[metric][np.isfinite(self.draws[metric])]
+        return self._interval(known) if len(known) else (float("nan"), float("nan"))
+
+    def _interval(self, values: npt.NDArray[np.float64]) -> tuple[float, float]:
+        tail = (1 - self.level) / 2
+        low, high = np.quantile(values, tail, method="lower"), np.quantile(values, 1 - tail, method="higher")
+        return float(low), float(high)
 
     def percentile(self, percent: float) -> float:
         """The attainment that so many percent of the draws do not exceed."""
@@ -125,23 +154,42 @@ def forecast(
     InputError
         On fewer than 2 draws, a level outside 0 … 1, a schedule of placements, or as `simulate`.
     """
+    if not isinstance(placement, Placement):
+        raise InputError(f"placement: a forecast is of one Placement (got {type(placement).__name__})")
+    varies = NO_VARIATION if variation is None else variation
+
+    def one(own: int) -> SimulationResult:
+        away = outages(own) if callable(outages) else outages
+        met = Conditions(times_of(varies, placement, trace, own), away)
+        return simulate(placement, trace, profiles, conditions=met, **serving)
+
+    return over_draws(one, draws=draws, seed=seed, level=level)
+
+
+def over_draws(simulated: Callable[[int], SimulationResult], *, draws: int, seed: int, level: float = 0.95) -> Forecast:
+    """Simulate under `draws` seeds that are spawned from one; only their metrics are kept.
+
+    Parameters
+    ----------
+    simulated : callable
+        Simulates one run under a seed, of everything that is random in it.
+    draws, seed, level
+        As in `forecast`.
+
+    Raises
+    ------
+    InputError
+        On fewer than 2 draws, or a level outside 0 … 1; and what `simulated` raises.
+    """
     if isinstance(draws, bool) or not isinstance(draws, int) or draws < 2:
         raise InputError(f"draws: an interval needs at least 2 draws (got {draws!r})")
     if not 0 < level < 1:
         raise InputError(f"level: expected a share between 0 and 1 (got {level})")
-    if not isinstance(placement, Placement):
-        raise InputError(f"placement: a forecast is of one Placement (got {type(placement).__name__})")
-    engine = serving.pop("engine", "compiled")
-    _, (table,), rules = prepare(placement, trace, profiles, engine, **serving)
-    rows = (trace.arrival, trace.model, trace.slo)
-    limit = trace.arrival + trace.slo + TOLERANCE_S
-    attained = np.empty(draws)
+    found = {name: np.empty(draws) for name in METRICS}
+    requests = 0
     for k in range(draws):
-        own = spawned(seed, k)
-        times = None if variation is None else draw_times(variation, placement, trace.duration + AFTER_S, own)
-        conditions = Conditions(times, outages(own) if callable(outages) else outages)
-        conditions.check(placement)
-        clock = np.zeros((table.n_groups, table.latency.shape[2]))
-        outcome, _ = serve_really(rows, table, engine, rules, clock, Reality(conditions, placement), recorded=False)
-        attained[k] = np.mean(outcome.finish <= limit)
-    return Forecast(attained, len(trace), level)
+        result = simulated(spawned(seed, k))
+        requests = len(result)
+        for name, metric in METRICS.items():
+            found[name][k] = metric(result)
+    return Forecast(found["attainment"], requests, level, found)

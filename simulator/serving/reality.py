@@ -73,9 +73,10 @@ class Reality:
         if visited is not None:
             self.visited[: len(visited)] = visited[:n]
 
-    def stage(self, group: int, k: int, at_s: float, job: int) -> float:
-        """Factor of the visit that the `job`-th job of a group makes to stage `k`, starting at `at_s`."""
-        return max(self.stages.ratio(d, at_s, int(self.visited[d]) + job) for d in self.devices[group][k])
+    def stage(self, group: int, k: int, at_s: float, job: int, idle_s: float) -> float:
+        """Factor of the visit that the `job`-th job of a group makes to stage `k`, starting at `at_s` after a rest."""
+        slowest = max(self.stages.ratio(d, at_s, int(self.visited[d]) + job) for d in self.devices[group][k])
+        return slowest * self.stages.rested(idle_s)
 
     def after(self, jobs: Sequence[int], visited: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Visits of each device (those of `visited` and more) after each group was sent so many jobs."""

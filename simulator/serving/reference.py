@@ -27,9 +27,9 @@ __all__ = ["run_reference"]
 
 # SimPy priorities: what happens first at one instant. Stages end (1 to 2, by group); answers are heard, so that a
 # request that arrives when another finishes finds the shorter queue; groups that are free take batches (3 to 4, by
-# group, as the compiled engine's tournament has it); groups come back, then fail (those that were started serve); the
-# load is evaluated; requests are tried anew; arrivals.
-_HEARD, _FREED, _CHANGES, _SCALES, _RETRIES, _ARRIVALS = 2.0, 3.0, 5.0, 5.5, 6.0, 7.0
+# group, as the compiled engine's tournament has it); groups come back; groups that have loaded serve (by group);
+# groups fail; the load is evaluated; requests are tried anew; arrivals.
+_HEARD, _FREED, _BACK, _LOADED, _FAILS, _SCALES, _RETRIES, _ARRIVALS = 2.0, 3.0, 4.25, 4.5, 5.0, 5.5, 6.0, 7.0
 
 
 class _Job:
@@ -73,7 +73,7 @@ class _Stage:
         """Serve a job as soon as it is here and the stage is free."""
         # The job may still be on its way (`ready` lies a hop ahead): its start is computed, and not waited for.
         start = job.ready if job.ready > self.free else self.free
-        took = self.world.took(self.group, self.index, start, job)
+        took = self.world.took(self.group, self.index, start, job, start - self.free)
         self.free = start + took
         for r in job.requests:
             self.world.visits_start[r][self.index] = start
@@ -140,11 +140,11 @@ class _World:
             made.insert(0, _Stage(self, group, k, made[0] if made else None, free[k]))
         return made
 
-    def took(self, group: int, stage: int, start: float, job: _Job) -> float:
-        """Seconds of a visit that starts at `start`."""
+    def took(self, group: int, stage: int, start: float, job: _Job, idle_s: float) -> float:
+        """Seconds of a visit that starts at `start`, before which the stage did nothing for `idle_s`."""
         if self.reality is None or not self.varies:
             return job.latency[stage]
-        return job.latency[stage] * self.reality.stage(group, stage, start, job.visit)
+        return job.latency[stage] * self.reality.stage(group, stage, start, job.visit, idle_s)
 
     def hop(self, group: int, at: float, job: _Job) -> float:
         """Seconds of a hop that begins at `at`."""
@@ -220,6 +220,8 @@ class _World:
         """A group goes away."""
         for stage in self.groups[group]:
             stage.alive = False
+        if self.scaler is not None:
+            self.scaler.failed(self.env.now, group)
         retried = self.reality is not None and self.reality.retried
         for r in self.following.lose(group):
             self.group[r], self.batch[r], self.out.failed[r] = -1, 0, not retried
@@ -236,7 +238,14 @@ class _World:
             self.offer(r)
 
     def come_back(self, group: int) -> None:
-        """A group is back, empty."""
+        """A group is repaired: it serves, or what the rule has it do."""
+        if self.scaler is None:
+            self.begin(group)
+        elif self.scaler.repaired(self.env.now, group):
+            self.load(self.scaler, group)
+
+    def begin(self, group: int) -> None:
+        """A group begins to serve, empty."""
         now = self.env.now
         self.following.restore(group, now)
         self.heard[group] = -np.inf
@@ -257,6 +266,8 @@ class _World:
         for g in range(self.n_groups):
             if not scaler.serves(g):
                 self.following.policy.drain(g)
+            if scaler.begun(g) == 0:
+                self.load(scaler, g)
         return scaler
 
     def evaluations(self, scaler: Scaler) -> Generator[simpy.Event, Any, None]:
@@ -277,18 +288,23 @@ class _World:
         if what == "drain":
             self.following.policy.drain(group)
         elif what == "start":
-            self.env.call(lambda: self.loaded(scaler, group), self.env.now + scaler.scaling.load_s[group], _CHANGES)
+            self.load(scaler, group)
         else:
             self.following.policy.resume(group)
             # A single stage whose answer is still on its way is heard to be free with that.
             if first.idle and not (self.free_with_answer(group) and scaler.outstanding[group]):
                 self.take(first)
 
-    def loaded(self, scaler: Scaler, group: int) -> None:
-        """A group that was started serves."""
-        scaler.loaded(self.env.now, group)
-        self.following.restore(group, self.env.now)
-        self.take(self.groups[group][0])
+    def load(self, scaler: Scaler, group: int) -> None:
+        """A group begins to load, and serves after that, unless it fails before."""
+        begun = self.env.now
+
+        def loaded() -> None:
+            if scaler.begun(group) == begun:
+                scaler.loaded(self.env.now, group)
+                self.begin(group)
+
+        self.env.call(loaded, begun + scaler.scaling.load_s[group], _LOADED + 0.25 * group / self.n_groups)
 
     def arrivals(self) -> Generator[simpy.Event, Any, None]:
         """Send the requests."""
@@ -299,7 +315,7 @@ class _World:
     def run(self) -> Outcome:
         """Serve them all."""
         for at, down, group in self.reality.changes if self.reality is not None else ():
-            self.env.call(lambda g=group, d=down: self.change(g, d), at, _CHANGES)
+            self.env.call(lambda g=group, d=down: self.change(g, d), at, _FAILS if down else _BACK)
         self.env.process(self.arrivals())
         if self.scaler is not None:
             self.env.process(self.evaluations(self.scaler))

@@ -66,7 +66,8 @@ def simulate(
         Seconds added to every finish; occupies no stage, counts in admission.
     conditions : Conditions, optional
         Times that vary (`ServingTimes`), groups that are away (`Outages`), and the rule by which groups are started
-        and drained (`Scaling`), which only the reference knows: ``engine`` of the result then says so.
+        and drained (`Scaling`). That together with batching only the reference knows: ``engine`` of the result then
+        says so.
 
     Returns
     -------
@@ -86,7 +87,7 @@ def simulate(
     )
     if conditions is not None:
         _check_conditions(conditions, schedule)
-        engine = "simpy" if conditions.scaling is not None else engine
+        engine = "simpy" if conditions.scaling is not None and rules.batching else engine
     return _run(schedule, tables, trace, engine, rules, conditions)
 
 
@@ -215,7 +216,7 @@ def serve_really(
 
     Stage visits are recorded only if asked for, where the engine has the choice.
     """
-    if engine == "simpy" or reality.scaling is not None:
+    if engine == "simpy" or (reality.scaling is not None and rules.batching):
         from .reference import run_reference
 
         return run_reference(rows, table, rules, clock, reality)

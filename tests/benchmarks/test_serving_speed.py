@@ -16,7 +16,7 @@ import pytest
 from meshwright.profiles import ModelProfile, ParallelConfig
 from meshwright.profiles.spread import Spread, Variation
 from meshwright.simulator import Group, Placement, simulate
-from meshwright.simulator.serving import Conditions, Outages, draw_times, forecast
+from meshwright.simulator.serving import Conditions, Outages, Scaling, draw_times, forecast
 from meshwright.simulator.serving.compiled.engine import run
 from meshwright.simulator.serving.tables import build_tables
 from meshwright.traces import Trace
@@ -141,6 +141,29 @@ def test_drawn_times_and_outages(layout, batching, benchmark):
     benchmark.extra_info["ratio"] = both / plain
     options = {"batching": batching, "conditions": Conditions(times, outages)}
     benchmark.pedantic(simulate, (placement, trace, PROFILES), options, rounds=3)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_scaling_with_drawn_times_and_outages(layout, benchmark):
+    trace, short, placement = workload(100_000), workload(4_000), LAYOUTS[layout]
+    groups = len(placement.groups)
+    rng = np.random.default_rng(1)
+    down = rng.uniform(0, short.duration, 20)
+    outages = Outages(rng.integers(0, groups, 20), down, down + rng.exponential(5.0, 20))
+    rule = Scaling(max(groups // 2, 1), 0.5, 0.2, (2.0,) * groups, "utilization", every_s=1.0, hold_s=5.0)
+    met = Conditions(draw_times(VARIES, placement, trace.duration, 0), outages, rule)
+    fast, slow = best(
+        [
+            lambda: simulate(placement, trace, PROFILES, conditions=met),
+            lambda: simulate(placement, short, PROFILES, conditions=met, engine="simpy"),
+        ],
+        2,
+    )
+    ratio = slow / len(short) / (fast / len(trace))
+    print(f"\n{layout}, scaling: {fast / len(trace) * 1e9:.0f} ns per request, the reference takes {ratio:.0f} x that")
+    benchmark.extra_info["ratio"] = ratio
+    benchmark.pedantic(simulate, (placement, trace, PROFILES), {"conditions": met}, rounds=3)
+    assert ratio > 20
 
 
 @pytest.mark.parametrize(("layout", "stages"), [("64 x op1pp1", 1), ("8 x op1pp8", 8)])

@@ -22,6 +22,9 @@ from meshwright.profiles.spread import CONSTANT, Spread
         ({"window_s": 0.0}, "window_s: expected finite seconds > 0"),
         ({"correlation_s": -1.0}, "correlation_s: expected finite seconds >= 0"),
         ({"level_sd": 0.9}, "level_sd: expected a share"),
+        ({"rests": ((0.1, 1.2), (0.1, 1.3))}, "rests: expected finite seconds >= 0 in ascending order"),
+        ({"rests": ((-0.1, 1.2),)}, "rests: expected finite seconds >= 0"),
+        ({"rests": ((0.1, 0.0),)}, "rests: expected positive finite"),
     ],
 )
 def test_bad_spreads_are_refused_in_a_line(fields, words):
@@ -37,6 +40,7 @@ def test_bad_spreads_are_refused_in_a_line(fields, words):
         ({"visits": 1.0}, "visits: expected a list"),
         ({"paths": [["a"]]}, "paths: expected numbers .got 'a'"),
         ({"window_s": "1"}, "window_s: expected a number"),
+        ({"rests": [[0.1]]}, "rests: expected pairs of seconds and a factor"),
     ],
 )
 def test_bad_data_is_refused_in_a_line(data, words):
@@ -51,6 +55,7 @@ def test_bad_data_is_refused_in_a_line(data, words):
         Spread(visits=(0.9, 1.0, 1.2)),
         Spread(runs=(0.9, 1.3), correlation_s=2.0, level_sd=0.02),
         Spread(paths=((1.0, 1.1), (0.9, 1.0)), window_s=0.5),
+        Spread(rests=((0.0, 0.98), (0.005, 1.03))),
     ],
 )
 def test_plain_data_and_back(spread):

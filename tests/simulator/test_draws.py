@@ -86,6 +86,14 @@ def test_the_level_is_one_for_all_devices_of_a_run():
     assert levels.std() == pytest.approx(0.05, rel=0.15)
 
 
+def test_rests_are_refused_where_nobody_knows_of_them():
+    spread = Spread(rests=((0.01, 1.1),))
+    with pytest.raises(InputError, match="rests: only the stages of a serving plan"):
+        draw(spread, 1, 1.0, 0)
+    drawn = draw(spread, 1, 1.0, 0, resting=True)
+    assert [drawn.rested(s) for s in (0.0, 0.009, 0.01, 5.0)] == [1.0, 1.0, 1.1, 1.1]
+
+
 @pytest.mark.parametrize(("devices", "horizon"), [(0, 1.0), (1, -1.0), (1, float("nan"))])
 def test_bad_arguments_are_refused(devices, horizon):
     with pytest.raises(InputError, match="draws: "):

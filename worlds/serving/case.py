@@ -22,6 +22,7 @@ from ..limits import (
     MIN_BYTES,
     MIN_FACTOR,
 )
+from ..spreads import SpreadCase
 from ..world import CIRCUMSTANCE, Case
 from .conditions.failing import FailuresCase, LoadingCase
 from .conditions.scaled import ScalingCase
@@ -109,33 +110,6 @@ class WorkloadCase(_Part):
         return self
 
 
-class SpreadCase(_Part):
-    """How stage times vary, said by hand: factors on what the profile says."""
-
-    visits: tuple[Scale, ...] = Field(
-        default=(1.0,),
-        min_length=1,
-        description="quantiles of the factor that each visit draws anew, at (k + 1/2) / n, ascending, ratios",
-    )
-    runs: tuple[Scale, ...] = Field(
-        default=(1.0,),
-        min_length=1,
-        description="quantiles of a factor that hangs together in time, at (k + 1/2) / n, ascending, ratios",
-    )
-    correlation: float = Field(
-        default=0.0, ge=0, le=MAX_SECONDS, description="seconds over which that factor's correlation falls to 1/e"
-    )
-
-    @model_validator(mode="after")
-    def _ordered(self) -> SpreadCase:
-        for name in ("visits", "runs"):
-            if list(getattr(self, name)) != sorted(getattr(self, name)):
-                raise ValueError(f"{name}: expected quantiles in ascending order (got {list(getattr(self, name))})")
-        if len(self.runs) > 1 and not self.correlation:
-            raise ValueError("runs: needs correlation > 0; factors that do not hang together go into visits")
-        return self
-
-
 class ServingOptions(_Part):
     """How requests are served."""
 
@@ -153,7 +127,7 @@ class ServingOptions(_Part):
         description="mean: everything takes what the profile says; drawn: it varies, and an interval is given",
     )
     draws: Annotated[int, CIRCUMSTANCE] = Field(
-        default=200, ge=2, le=MAX_REPEATS, description="number of draws of times, for the interval"
+        default=200, ge=2, le=MAX_REPEATS, description="number of draws of times and failures, for the interval"
     )
     spread: Annotated[SpreadCase | None, CIRCUMSTANCE] = Field(
         default=None, description="how drawn times vary; if left out, as the profile was measured to"

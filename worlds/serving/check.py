@@ -22,6 +22,7 @@ __all__ = ["check_alike", "check_case", "check_plan", "check_repeatable"]
 
 def check_case(case: ServingCase, data: ServingData, complete: bool = True) -> Iterator[str]:
     """Problems of a case, each beginning with its field; of one whose files are not all there, what is seen without."""
+    case = data.told(case) if complete else case
     for field, check in _CHECKS if complete else _OF_PROFILE:
         try:
             check(case, data)
@@ -140,10 +141,26 @@ def _script(case: ServingCase, data: ServingData) -> None:
             raise InputError(str(error).removeprefix("failures: script: ")) from None
 
 
-def _scaling(case: ServingCase, data: ServingData) -> None:
-    if case.scaling.least is not None and (case.failures.said or case.loading.cold):
-        other = "failures" if case.failures.said else "loading.cold"
-        raise InputError(f"cannot be combined with {other}; leave one of them out")
+def _schedule(case: ServingCase, data: ServingData) -> None:
+    """Refuse, before anything is planned, what a plan that changes its placement cannot be scored with."""
+    if case.planner.plan is not None or not data.planners[case.planner.name].schedules:
+        return
+    met = {
+        "scaling is of the": case.scaling.least is not None, "failures name": case.failures.said,
+        "loading.cold is of": case.loading.cold,
+    }  # fmt: skip
+    what = next((words for words, said in met.items() if said), None)
+    if what is not None:
+        raise InputError(
+            f"{case.planner.name} changes its placement over time, and {what} groups of one placement; "
+            "take another planner"
+        )
+    kept = next((word for word in ("loading", "carry") if case.planner.options.get(word)), None)
+    if case.serving.times == "drawn" and kept is not None:
+        raise InputError(
+            f"{case.planner.name} with {kept} keeps devices busy when it changes its placement, which drawn times do "
+            f"not know; leave {kept} or serving.times out"
+        )
 
 
 def _options(case: ServingCase, data: ServingData) -> None:
@@ -169,7 +186,7 @@ _CHECKS: tuple[tuple[str, Callable[[ServingCase, ServingData], None]], ...] = (
     ("serving.max_batch", _batch),
     ("warmup", _warmup),
     ("failures.script", _script),
-    ("scaling.least", _scaling),
+    ("planner.name", _schedule),
     ("planner.options", _options),
 )
 _OF_PROFILE = _CHECKS[:4]

@@ -43,6 +43,8 @@ class ServingData:
         SHA-256 of each profile, trace, plan, planner and failure script; what is equal in digest is equal.
     scripts : Mapping[str, tuple of ScriptedFailure]
         Failure scripts by file.
+    bandwidths : Mapping[str, Mapping[str, float]]
+        Measured bandwidths by file, bytes per second by the name of their field.
     """
 
     profiles: Mapping[str, ProfileSet]
@@ -51,6 +53,11 @@ class ServingData:
     planners: Mapping[str, PlannerSource] = field(default_factory=dict[str, PlannerSource])
     digests: Mapping[str, str] = field(default_factory=dict[str, str])
     scripts: Mapping[str, tuple[ScriptedFailure, ...]] = field(default_factory=dict[str, tuple[ScriptedFailure, ...]])
+    bandwidths: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
+
+    def told(self, case: ServingCase) -> ServingCase:
+        """The case with the bandwidths that it names a file of."""
+        return case.model_copy(update={"loading": case.loading.filled(self.bandwidths)})
 
     def profiles_for(self, case: ServingCase) -> ProfileSet:
         """The models of a case, with what they cost on its devices."""
@@ -103,6 +110,7 @@ class ServingData:
         read = [profile_name(case), case.workload.trace]
         read += [case.planner.name] if case.planner.plan is None else [case.planner.plan]
         read += [case.failures.script] if isinstance(case.failures.script, str) else []
+        read += [case.loading.measured]
         if takes_slo_scale(case, self):
             read.append(slo_profile_name(case))
         return {name: self.digests[name] for name in read if name is not None and name in self.digests}

@@ -128,11 +128,14 @@ class _Loader:
     planners: dict[str, PlannerSource] = field(default_factory=dict[str, PlannerSource])
     digests: dict[str, str] = field(default_factory=dict[str, str])
     scripts: dict[str, tuple[ScriptedFailure, ...]] = field(default_factory=dict[str, tuple[ScriptedFailure, ...]])
+    bandwidths: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
 
     @property
     def data(self) -> ServingData:
         """What was loaded."""
-        return ServingData(self.profiles, self.traces, self.plans, self.planners, self.digests, self.scripts)
+        return ServingData(
+            self.profiles, self.traces, self.plans, self.planners, self.digests, self.scripts, self.bandwidths
+        )  # fmt: skip
 
     def load(self, case: ServingCase) -> bool:
         """Load what a case names; whether all of it is there."""
@@ -145,6 +148,8 @@ class _Loader:
             good = self._once("workload.trace", case.workload.trace, self._trace) and good
         if isinstance(case.failures.script, str):
             good = self._once("failures.script", case.failures.script, self._script) and good
+        if case.loading.measured is not None:
+            good = self._once("loading.measured", case.loading.measured, self._bandwidths) and good
         if case.planner.plan is not None:
             return self._once("planner.plan", case.planner.plan, self._plan) and good
         return self._once("planner.name", case.planner.name, self._planner) and good
@@ -184,6 +189,12 @@ class _Loader:
     def _script(self, name: str) -> str:
         self.scripts[name] = read_script(self.folder / name)
         return hashlib.sha256("\n".join(map(str, self.scripts[name])).encode()).hexdigest()
+
+    def _bandwidths(self, name: str) -> str:
+        from ...profiles.measure.bandwidths import read_bandwidths  # late: few cases measure
+
+        self.bandwidths[name] = read_bandwidths(self.folder / name)
+        return hashlib.sha256(repr(sorted(self.bandwidths[name].items())).encode()).hexdigest()
 
     def _planner(self, name: str) -> str:
         self.planners[name] = PlannerSource.find(name, self.folder)

@@ -26,9 +26,10 @@ def measures(solved: Solved) -> tuple[dict[str, float], tuple[str, ...]]:
     that were admitted; demand is the share of the cluster's device-seconds that all requests would take. upper_bound
     is on the attainment of any placement on this cluster and traffic, gap what is missing to it; they are left out
     where the bound does not hold (batching, schedules of placements) or counts other requests (warm-up). evaluations
-    are simulations that the planner made. Of drawn times attainment, goodput and latencies are means over the draws,
-    attainment_low and attainment_high ends of the interval that holds 95 % of them. device_hours and mean_devices are
-    there where groups are started and drained (of drawn times: in the draw with the median attainment).
+    are simulations that the planner made. Where times or failures are drawn, attainment, goodput, latencies and
+    rejected are means over the draws, and attainment_low and attainment_high the ends of the interval that holds 95 %
+    of them; the rest is of the draw with the median attainment. device_hours and mean_devices are there where groups
+    are started and drained.
     """
     result, problem, case = solved.result, solved.problem, solved.case
     cluster, counted = problem.cluster, np.ones(len(result), bool) if result.counted is None else result.counted
@@ -47,15 +48,16 @@ def measures(solved: Solved) -> tuple[dict[str, float], tuple[str, ...]]:
         "n_devices": float(cluster.n_devices),
     }
     if spread is not None:
-        values |= {name: spread.mean(name) for name in ("attainment", "goodput", "mean_latency", "p50_latency")}
-        values["attainment_low"], values["attainment_high"] = spread.interval("attainment")
+        drawn = ("attainment", "goodput", "mean_latency", "p50_latency", "rejected")
+        values |= {name: spread.mean_of(name) for name in (*drawn, *(() if p99.why else ("p99_latency",)))}
+        values["attainment_low"], values["attainment_high"] = spread.low, spread.high
     if result.uses is not None:
         values |= used(result)
     if cluster.spec.price_per_hour > 0 or case.cluster.price_per_hour is not None:
         values["cost_per_hour"] = cluster.spec.price_per_hour * cluster.n_devices
     if not (isinstance(solved.plan, ScheduledPlan) or case.serving.max_batch > 1 or case.warmup):
         values["upper_bound"] = problem.upper_bound(result.trace)
-        values["gap"] = values["upper_bound"] - result.attainment
+        values["gap"] = values["upper_bound"] - values["attainment"]
     if case.planner.plan is None:
         values["evaluations"] = float(solved.plan.planner.evaluations)
     notes = [f"p99_latency refused: {p99.why}"] if p99.why else []

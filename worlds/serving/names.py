@@ -6,7 +6,7 @@ __all__ = ["METRICS"]
 
 METRICS = {
     "attainment": "share of all requests, rejected ones included, that finished within their SLO",
-    "attainment_low": "lower end of the interval that holds 95 % of the draws of it; of drawn times",
+    "attainment_low": "lower end of the interval that holds 95 % of the draws of it; of drawn times and failures",
     "attainment_high": "upper end of it",
     "goodput": "attained requests per second of the time over which requests arrived",
     "mean_latency": "mean latency of served requests, seconds",

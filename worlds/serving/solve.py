@@ -12,18 +12,20 @@ from ...errors import InfeasibleError, InputError
 from ...planners import Problem, ScheduledPlan
 from ...profiles import ModelProfile
 from ...profiles.spread import Variation
+from ...seeds import spawned
 from ...simulator.cluster import Cluster
 from ...simulator.placement import Group, Placement, PlacementSchedule
 from ...simulator.serving import SimulationResult, simulate
 from ...simulator.serving.conditions import Conditions
+from ...simulator.serving.forecast import Forecast, over_draws
 from ...simulator.serving.plan.file import Plan
-from ...simulator.serving.times import devices_of
+from ...simulator.serving.times import devices_of, times_of
 from ...traces.trace import Trace
 from ..fields import find_field, set_fields
 from .case import ServingCase
 from .conditions.failing import breakdowns_of
-from .conditions.scaled import ScalingCase, scaling_of
-from .conditions.varying import Drawn, cautious, drawn, times_of, variation_of
+from .conditions.scaled import ScalingCase, repairs_of, scaling_of
+from .conditions.varying import cautious, variation_of
 from .data import ServingData, cluster_of
 from .traffic import traffic
 
@@ -49,8 +51,8 @@ class Solved:
         The scored traffic on the plan's placement, without the lost groups' models.
     lost : tuple of int
         Groups that are lost, by their index in the plan.
-    drawn : Drawn, optional
-        Of drawn times: what all draws came to; `result` is then the one with the median attainment.
+    drawn : Forecast, optional
+        Where times or failures are drawn: what all draws came to; `result` is then the one with the median attainment.
     """
 
     case: ServingCase
@@ -58,7 +60,12 @@ class Solved:
     plan: Plan | ScheduledPlan
     result: SimulationResult
     lost: tuple[int, ...] = ()
-    drawn: Drawn | None = None
+    drawn: Forecast | None = None
+
+    @property
+    def attainment(self) -> float:
+        """What is attained; of draws, in the mean."""
+        return self.result.attainment if self.drawn is None else self.drawn.mean
 
 
 def solve(case: ServingCase, data: ServingData) -> Solved:
@@ -70,6 +77,7 @@ def solve(case: ServingCase, data: ServingData) -> Solved:
         If nothing can be planned, or a plan that was made for something else does not fit.
     """
     plan, problem = _plan(case, data), problem_of(case, data)
+    case = data.told(case)
     if case.planner.plan is not None or case.planner.planned_for:
         held = dict.fromkeys(name for p in _placements(plan) for name in p.models)
         check_fit(plan, problem.cluster, data.costs_of(case, tuple(held)))
@@ -82,22 +90,22 @@ def solve(case: ServingCase, data: ServingData) -> Solved:
     def score(lost: Sequence[int]) -> Solved:
         placement = _without(plan.placement, lost)
 
-        def simulated(met: Conditions | None) -> SimulationResult:
+        def simulated(seed: int) -> SimulationResult:
             result = simulate(
                 placement, scored, known, dispatch=problem.dispatch,
                 batching=case.serving.max_batch if case.serving.max_batch > 1 else None, admission=problem.admission,
-                overhead=problem.overhead, conditions=met,
+                overhead=problem.overhead, conditions=conditions(seed),
             )  # fmt: skip
             return result.trim(case.warmup) if case.warmup else result
 
-        if variation.constant:
-            return Solved(case, problem, plan, simulated(conditions(case.seed)), tuple(lost))
-        found = drawn(case, conditions, simulated)
-        return Solved(case, problem, plan, found.middle, tuple(lost), found)
+        if variation.constant and not case.failures.random:
+            return Solved(case, problem, plan, simulated(case.seed), tuple(lost))
+        told = over_draws(simulated, draws=case.serving.draws, seed=case.seed)
+        return Solved(case, problem, plan, simulated(spawned(case.seed, told.middle)), tuple(lost), told)
 
     if case.planner.lost_groups != "worst":
         return score(case.planner.lost_groups)
-    return min((score((g,)) for g in range(_n_groups(plan))), key=lambda one: one.result.attainment)
+    return min((score((g,)) for g in range(_n_groups(plan))), key=lambda one: one.attainment)
 
 
 def _conditions(
@@ -105,21 +113,20 @@ def _conditions(
     variation: Variation, seed: int,
 ) -> Conditions | None:  # fmt: skip
     """Times that vary, machines that fail, and groups that follow the load while the traffic is served."""
-    times = None if variation.constant else times_of(variation, max(_placements(plan), key=devices_of), scored, seed)
-    if case.scaling.least is not None:
-        if isinstance(plan, ScheduledPlan):
-            raise InputError("scaling: is of the groups of one placement, and the plan changes its placement over time")
-        held = data.costs_of(case, plan.placement.models)
-        rule = scaling_of(case.scaling, plan.placement, problem.cluster, held, case.loading.loading)
-        return Conditions(times, scaling=rule)
+    times = times_of(variation, max(_placements(plan), key=devices_of), scored, seed)
     breakdowns = breakdowns_of(case.failures, case.loading, data.scripts)
-    if breakdowns is None:
+    if breakdowns is None and case.scaling.least is None:
         return None if times is None else Conditions(times)
     if isinstance(plan, ScheduledPlan):
-        raise InputError("failures: name groups of one placement, and the plan changes its placement over time")
+        named = "failures: name" if case.scaling.least is None else "scaling: is of the"
+        raise InputError(f"{named} groups of one placement, and the plan changes its placement over time")
     held = data.costs_of(case, plan.placement.models)
+    rule = scaling_of(case.scaling, plan.placement, problem.cluster, held, case.loading)
+    breakdowns = repairs_of(breakdowns, rule)
+    if breakdowns is None:
+        return Conditions(times, scaling=rule)
     outages = breakdowns.outages(plan.placement, problem.cluster, held, float(scored.arrival[-1]), seed)
-    return Conditions(times, outages)
+    return Conditions(times, outages, rule)
 
 
 def problem_of(case: ServingCase, data: ServingData) -> Problem:
@@ -131,7 +138,7 @@ def problem_of(case: ServingCase, data: ServingData) -> Problem:
         cluster_of(case), tuple(profiles), planned_on, profiles, dispatch=serving.dispatch,
         admission=serving.admission, overhead=profiles.overhead_s if serving.overhead is None else serving.overhead,
         max_batch=serving.max_batch, seed=case.seed, options=case.planner.options,
-        breakdowns=breakdowns_of(case.failures, case.loading, data.scripts),
+        breakdowns=breakdowns_of(case.failures, data.told(case).loading, data.scripts),
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # pandas, scipy and pyarrow bring no type stubs.
 # pyright: reportMissingTypeStubs=false
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from ....simulator.serving.plan.file import Plan
 from ....simulator.serving.simulate import simulate
 from ....traces.trace import Trace
 from ..measure.calibrate import Calibration, calibrate
+from ..measure.levels import Levels
 from ..measure.rehearse import rehearse
 from ..measure.service import InService, in_service
 from ..options import CompareOptions
@@ -122,6 +124,15 @@ class _Asked:
 
 
 @dataclass(frozen=True, eq=False)
+class _Served:
+    """The least disturbed of the attempts at a round or a cell, when it took place, and how many there were."""
+
+    result: RunResult
+    when_s: float
+    attempts: int
+
+
+@dataclass(frozen=True, eq=False)
 class _Found:
     """What was found of one plan."""
 
@@ -135,82 +146,102 @@ def _compared(name: str, plan: Plan | Placement, device: str, asked: _Asked) -> 
     with Session(plan, asked.trace.models, asked.profiles, device=device, batching=asked.batching) as session:
         if not asked.options.calibrated:
             runs = {scale: _served(session, name, scale, asked.profiles, asked) for scale in asked.scales}
-            return _judged(name, session, runs, asked.profiles, NO_VARIATION, None, asked)
+            return _judged(name, session, runs, asked.profiles, None, None, asked)
         asked.tell(f"{name}: calibrating")
         alone = calibrate(session, load=_load(session, asked))
         middle = sorted(asked.scales)[len(asked.scales) // 2]
-        rounds = [_rehearsed(session, name, middle, alone.profiles, 0, asked)]
-        known = in_service(session, rounds, alone.profiles).profiles if _ran(rounds) else alone.profiles
-        rounds = list[RunResult]()
-        runs = dict[float, tuple[RunResult, int]]()
+        first = [_rehearsed(session, name, middle, alone.profiles, 0, asked).result]
+        known = in_service(session, first, alone.profiles).profiles if _ran(first) else alone.profiles
+        rounds = list[_Served]()
+        runs = dict[float, _Served]()
         # Rounds lie between the cells, so that they meet the machine as the cells do; none is of a cell's own requests.
         for number, scale in enumerate(asked.scales, 1):
             rounds.append(_rehearsed(session, name, scale, known, number, asked))
             runs[scale] = _served(session, name, scale, known, asked)
-    service = _service(session, rounds, known, alone)
-    variation = service.profiles.variation
-    return _judged(name, session, runs, known, variation, Measured(alone, service), asked)
+        rounds.append(_rehearsed(session, name, asked.scales[-1], known, len(asked.scales) + 1, asked))
+    service = _service(session, rounds, known)
+    return _judged(name, session, runs, known, service, Measured(alone, service or _nothing(alone)), asked)
 
 
-def _service(session: Session, rounds: list[RunResult], known: ProfileSet, alone: Calibration) -> InService:
-    """How times varied around what the controller predicted with; not at all if no request was ever served."""
-    if _ran(rounds):
-        return in_service(session, rounds, known, refit=False)
-    return InService(alone.profiles, np.zeros(0), 0.0, 0)
+def _service(session: Session, rounds: list[_Served], known: ProfileSet) -> InService | None:
+    """How times varied around what the controller predicted with; None if no request was ever served."""
+    results = [one.result for one in rounds]
+    if not _ran(results):
+        return None
+    return in_service(session, results, known, refit=False, when_s=[one.when_s for one in rounds])
+
+
+def _nothing(alone: Calibration) -> InService:
+    return InService(alone.profiles, Levels(np.zeros(0), np.zeros(0, dtype=np.int64)), 0.0, 0)
 
 
 def _ran(rounds: Sequence[RunResult]) -> bool:
     return any(len(result.heads()) for result in rounds)
 
 
-def _rehearsed(session: Session, name: str, scale: float, known: ProfileSet, number: int, asked: _Asked) -> RunResult:
-    asked.tell(f"{name}: serving other requests at SLO scale {scale:g}, to learn what times are in service")
+def _rehearsed(session: Session, name: str, scale: float, known: ProfileSet, number: int, asked: _Asked) -> _Served:
+    what = f"{name}: serving other requests at SLO scale {scale:g}, to learn what times are in service"
     traffic = asked.trace.with_slo_scale(scale, asked.profiles)
     seed = asked.options.seed + number
-    return rehearse(session, traffic, known, seed, seconds=asked.options.rehearsal_s, **asked.serving(known))
+    serving = asked.serving(known)
+
+    def serve() -> RunResult:
+        return rehearse(session, traffic, known, seed, seconds=asked.options.rehearsal_s, **serving)
+
+    return _least_disturbed(serve, what, asked)
 
 
-def _served(
-    session: Session, name: str, scale: float, known: Mapping[str, ModelProfile], asked: _Asked
-) -> tuple[RunResult, int]:
-    """The least disturbed of the attempts at a cell, and how many there were."""
+def _served(session: Session, name: str, scale: float, known: Mapping[str, ModelProfile], asked: _Asked) -> _Served:
     traffic = asked.trace.with_slo_scale(scale, asked.profiles)
-    attempts: list[RunResult] = []
-    while not attempts or (len(attempts) <= asked.options.retries and foreign(attempts[-1]) > OTHERS):
-        again = f", attempt {len(attempts) + 1}" if attempts else ""
-        asked.tell(f"{name}: serving {len(traffic)} requests at SLO scale {scale:g}{again}")
-        attempts.append(session.run(traffic, profiles=known, **asked.serving(known)))
-        attempts[-1].raise_failures()
-    result = min(attempts, key=foreign)
-    asked.tell(f"{name}: SLO scale {scale:g}: real {result.attainment:.1%}")
-    return result, len(attempts)
+
+    def serve() -> RunResult:
+        result = session.run(traffic, profiles=known, **asked.serving(known))
+        result.raise_failures()
+        return result
+
+    found = _least_disturbed(serve, f"{name}: serving {len(traffic)} requests at SLO scale {scale:g}", asked)
+    asked.tell(f"{name}: SLO scale {scale:g}: real {found.result.attainment:.1%}")
+    return found
+
+
+def _least_disturbed(serve: Callable[[], RunResult], what: str, asked: _Asked) -> _Served:
+    """Serve until others leave the cores alone, or the retries are used up: one rule for cells and rounds."""
+    attempts: list[tuple[RunResult, float]] = []
+    while not attempts or (len(attempts) <= asked.options.retries and foreign(attempts[-1][0]) > OTHERS):
+        asked.tell(f"{what}, attempt {len(attempts) + 1}" if attempts else what)
+        begun = time.monotonic()
+        attempts.append((serve(), (begun + time.monotonic()) / 2))
+    result, when_s = min(attempts, key=lambda attempt: foreign(attempt[0]))
+    return _Served(result, when_s, len(attempts))
 
 
 def _judged(
-    name: str, session: Session, runs: Mapping[float, tuple[RunResult, int]], known: Mapping[str, ModelProfile],
-    variation: Variation, measured: Measured | None, asked: _Asked,
+    name: str, session: Session, runs: Mapping[float, _Served], known: Mapping[str, ModelProfile],
+    service: InService | None, measured: Measured | None, asked: _Asked,
 ) -> _Found:  # fmt: skip
     """Expectations of what ran, and curves over a fine grid of scales."""
     asked.tell(f"{name}: drawing what times could have been, {asked.options.draws} times for each cell")
     serving = asked.serving(known) | {"batching": asked.batching}
 
-    def expected(scale: float, draws: int, varies: Variation = variation) -> Forecast:
+    def expected(scale: float, draws: int, varies: Variation) -> Forecast:
         traffic = asked.trace.with_slo_scale(scale, asked.profiles)
         return expect(session.placement, traffic, known, varies, draws=draws, seed=asked.options.seed, **serving)
 
     cells: list[Cell] = []
-    for scale, (result, attempts) in runs.items():
-        here = expected(scale, asked.options.draws)
-        factor = own_level(result, known) / variation.stages.mean
-        moved = expected(scale, LEVEL_DRAWS, at_level(variation, factor)).mean
-        parts = attribute(result, here.mean, moved, admission=asked.admission, max_batch=asked.options.max_batch)
-        cells.append(Cell(name, float(scale), here, parts, result, attempts))
+    for scale, one in runs.items():
+        varies = NO_VARIATION if service is None else service.variation(one.when_s)
+        here = expected(scale, asked.options.draws, varies)
+        factor = own_level(one.result, known) / varies.stages.mean
+        moved = expected(scale, LEVEL_DRAWS, at_level(varies, factor)).mean
+        parts = attribute(one.result, here.mean, moved, admission=asked.admission, max_batch=asked.options.max_batch)
+        cells.append(Cell(name, float(scale), here, parts, one.result, one.attempts))
     # Simulations cost little beside runs: enough points for a smooth curve, geometric since scales are factors.
     ends = min(asked.scales), max(asked.scales)
     grid = np.geomspace(*ends, CURVE_POINTS).tolist() if len(asked.scales) > 1 else list(asked.scales)
     curve: list[dict[str, object]] = []
+    always = NO_VARIATION if service is None else service.profiles.variation
     for scale in grid:
-        there = expected(float(scale), CURVE_DRAWS)
+        there = expected(float(scale), CURVE_DRAWS, always)
         curve.append(
             {"plan": name, "slo_scale": float(scale), "simulated": there.mean, "low": there.low, "high": there.high}
         )

@@ -8,7 +8,6 @@ So what is predicted with is taken from other requests of the same kind, served 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,6 +21,7 @@ from ....profiles.spread import CONSTANT, Spread, Variation
 from ....reprs import Shown
 from ..result import RunResult
 from ..session import Session
+from .levels import Levels
 from .visits import Gaps, Visits, gaps, visits
 
 __all__ = ["InService", "in_service"]
@@ -30,6 +30,14 @@ FloatArray = npt.NDArray[np.float64]
 
 FEW = 8
 """Visits of a kind from which a mean is taken; with fewer the given latency stands, times what the others show."""
+
+RESTS_S = (0.0, 0.005, 0.02, 0.1)
+"""Lengths of a stage's rest that are told apart. On cores a visit is 2-4 % slower after 5 ms and does not get slower
+with longer rests; a GPU's clocks fall after tens of milliseconds."""
+
+ENOUGH = 30
+"""Visits after a rest from which a median is taken: it is known to about a percent then. With fewer the factor of the
+shorter rest stands."""
 
 IN_SERVICE = "measured in service"
 
@@ -45,8 +53,8 @@ class InService(Shown):
     ----------
     profiles : ProfileSet
         Stage times (each with the turnaround after it), hops and overhead as means in service, and their variation.
-    levels : ndarray of float64, shape (runs,)
-        Mean factor of each measured run on these stage times: how the machine drifted from run to run.
+    levels : Levels
+        Mean factors of the measured runs on these stage times: how the machine drifted from run to run.
     turnaround_s : float
         Seconds that a stage serves nobody between two jobs.
     visits : int
@@ -54,25 +62,29 @@ class InService(Shown):
     """
 
     profiles: ProfileSet
-    levels: FloatArray
+    levels: Levels
     turnaround_s: float
     visits: int
 
-    @property
-    def drift(self) -> float:
-        """Standard deviation of the levels, as a share; NaN of fewer than two runs."""
-        return float(np.std(self.levels, ddof=1)) if len(self.levels) > 1 else math.nan
+    def variation(self, when_s: float) -> Variation:
+        """How times vary in a run at that time, by the rounds that are near it."""
+        known = self.profiles.variation
+        return replace(known, stages=known.stages.scaled(self.levels.at(when_s) / self.levels.at()))
 
     def explain(self) -> str:
         """The measurement in one line."""
-        drift = f", drift between them {self.drift:.1%}" if len(self.levels) > 1 else ""
+        rounds = len(self.levels.factor)
+        drift = f", drift between them {self.levels.drift:.1%}" if rounds > 1 else ""
         return (
-            f"{self.visits} visits in {len(self.levels)} rounds{drift}; turnaround {self.turnaround_s * 1e3:.2f} ms, "
+            f"{self.visits} visits in {rounds} rounds{drift}; turnaround {self.turnaround_s * 1e3:.2f} ms, "
             f"overhead {self.profiles.overhead_s * 1e3:.2f} ms; {self.profiles.variation.stages.explain()}"
         )
 
 
-def in_service(session: Session, runs: Sequence[RunResult], base: ProfileSet, *, refit: bool = True) -> InService:
+def in_service(
+    session: Session, runs: Sequence[RunResult], base: ProfileSet, *, refit: bool = True,
+    when_s: Sequence[float] | None = None,
+) -> InService:  # fmt: skip
     """Costs and their variation, from runs of other requests on a session.
 
     Parameters
@@ -86,6 +98,8 @@ def in_service(session: Session, runs: Sequence[RunResult], base: ProfileSet, *,
     refit : bool
         True: stage times are the means of these runs, and factors vary around 1. False: the base stands, as a
         controller predicts with it, and factors say how far off it is.
+    when_s : sequence of float, optional
+        When each run took place, seconds.
 
     Raises
     ------
@@ -98,26 +112,40 @@ def in_service(session: Session, runs: Sequence[RunResult], base: ProfileSet, *,
     took = found.seconds + turnaround
     profiles = _refitted(session, base, found, took, between, turnaround) if refit else base
     expected = np.array([_latency(session, profiles, *key) for key in _keys(found)])
-    levels = np.array([np.mean((took / expected)[found.run == run]) for run in np.unique(found.run)], dtype=np.float64)
-    stages = Spread.of_visits(found.start, took, expected, found.device, _window(found), normalised=refit)
-    error = _standard_error(levels, np.unique(found.run, return_counts=True)[1])
+    rests, rested = _rests(found, took / expected)
+    expected *= rested
+    ran, index, counts = np.unique(found.run, return_inverse=True, return_counts=True)
+    factor = np.bincount(index, took / expected) / counts
+    levels = Levels(factor, counts, None if when_s is None else np.array(when_s, dtype=np.float64)[ran])
+    # A recording of what happens within a run; what differs from run to run is the level's.
+    stages = Spread.of_visits(found.start, took, expected * factor[index], found.device, _window(found))
     hops = [profiles[name].stage(config).hop_s for name, config in _hosts(session)]
     variation = Variation(
-        replace(stages, level_sd=min(error, 0.49)),
+        replace(stages.scaled(levels.at()), rests=rests, level_sd=min(levels.error, 0.49)),
         _spread(between.hop - turnaround, float(np.mean(hops))),
         _spread(_totals(between, turnaround), profiles.overhead_s),
     )
     return InService(replace(profiles, variation=variation), levels, turnaround, len(found))
 
 
-def _standard_error(levels: FloatArray, visits_of: npt.NDArray[np.integer]) -> float:
-    """Of the mean level, from rounds that count by their visits; 0 where one round alone cannot tell."""
-    share = visits_of / visits_of.sum()
-    effective = 1 / float(np.sum(share**2))
-    if len(levels) < 2 or effective <= 1:
-        return 0.0
-    variance = float(np.sum(share * (levels - np.sum(share * levels)) ** 2)) * effective / (effective - 1)
-    return math.sqrt(variance / effective)
+def _rests(found: Visits, ratio: FloatArray) -> tuple[tuple[tuple[float, float], ...], FloatArray]:
+    """Factors by the rest before a visit, and that of each visit, 1 in the mean.
+
+    Medians, since slow moments of the machine are not what a rest does; of each round's own level, since rounds rest
+    differently.
+    """
+    own = ratio.copy()
+    for run in np.unique(found.run):
+        own[found.run == run] /= np.median(ratio[found.run == run])
+    kind = np.searchsorted(RESTS_S, found.idle, side="right") - 1
+    factors: list[float] = []
+    for k in range(len(RESTS_S)):
+        mine = own[kind == k]
+        factors.append(float(np.median(mine)) if len(mine) >= ENOUGH else factors[-1] if factors else 1.0)
+    by_visit = np.array(factors)[kind]
+    scale = float(np.mean(by_visit))
+    rests = tuple((s, round(f / scale, 4)) for s, f in zip(RESTS_S, factors, strict=True))
+    return (rests if len(set(factors)) > 1 else ()), by_visit / scale
 
 
 def _refitted(

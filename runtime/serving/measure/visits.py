@@ -55,6 +55,17 @@ class Visits:
         """When each visit ended, seconds."""
         return self.start + self.seconds
 
+    @property
+    def idle(self) -> FloatArray:
+        """How long each visit's device did nothing before it, seconds; infinite before the first one of a run."""
+        out = np.full(len(self), np.inf)
+        for device in np.unique(self.device):
+            mine = np.flatnonzero(self.device == device)
+            same = self.run[mine][1:] == self.run[mine][:-1]
+            since = np.maximum(self.start[mine][1:] - self.end[mine][:-1], 0.0)
+            out[mine[1:]] = np.where(same, since, np.inf)
+        return out
+
 
 def visits(runs: Sequence[RunResult]) -> Visits:
     """The visits of runs of one placement.

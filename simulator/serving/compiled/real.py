@@ -8,6 +8,7 @@ Work per request is O(1) and one step for each group that holds its model, whate
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,12 @@ import numpy.typing as npt
 
 from ....jit import inner, kernel
 from ...draws import Draws
-from ...ratio import ratio
+from ...ratio import ratio, rested
 from ..policy import TOLERANCE_S
 from ..reality import Outcome, Reality, Rules
 from ..tables import ServingTables
 from .kernel import POLICY
+from .scaling import SERVING, begins, evaluate, failed_group, hears_last, repaired, scaled_groups, uses_of
 
 __all__ = ["run_real"]
 
@@ -42,13 +44,16 @@ def overdue(g, now, head, predicted, clock, drift, stages):
 
 @inner(forceinline=True)
 def settle(g, now, head, after, finish, size, predicted, ended, clock, drift, stages, outstanding, varies):
-    """Hear the answers of a group up to now, as `Following.end`."""
+    """Hear the answers of a group up to now, as `Following.end`; when the last of them was there."""
+    last = -np.inf
     while head[g] >= 0 and finish[head[g]] <= now:
         r = head[g]
+        last = finish[r]
         head[g] = after[r]
         if varies:
             shift(g, ended[r] - predicted[r] - drift[g], clock, drift, stages)
         outstanding[g] -= size[r]
+    return last
 
 
 @inner
@@ -103,51 +108,103 @@ def best_of(now, low, high, pair_group, away, policy, outstanding, clock, latenc
     return best
 
 
+@inner
+def _hear(g, now, scaled, scaler, uses, head, after, finish, size, predicted, ended, clock, drift, stages, outstanding,
+          varies):  # fmt: skip
+    """Hear the answers of a group up to now, and note when it had none left."""
+    had = outstanding[g] > 0
+    last = settle(g, now, head, after, finish, size, predicted, ended, clock, drift, stages, outstanding, varies)
+    if scaled and had and outstanding[g] == 0:
+        hears_last(scaler, g, last, uses)
+
+
+@inner
+def _next(c, k, change_at, arrival, scaler):
+    """When the next group fails or is repaired, has loaded, and when the load is evaluated next; infinite if never."""
+    evaluates = k * scaler.rule[5]
+    if arrival.shape[0] == 0 or evaluates > arrival[-1]:  # it is evaluated as long as requests arrive
+        evaluates = np.inf
+    return change_at[c] if c < change_at.shape[0] else np.inf, scaler.ready.min(), evaluates
+
+
+@inner
+def _begin(g, now, clock, real, drift, heard, stages):
+    """A group begins to serve, empty, as `Following.restore`."""
+    drift[g], heard[g] = 0.0, -np.inf
+    for k in range(stages[g]):
+        clock[g, k] = real[g, k] = now
+
+
 @kernel
 def _serve(arrival, model, deadline, model_start, pair_group, latency, hop, stages, admission, overhead, policy,
            varies, retried, change_at, change_down, change_group, clock, real, first, device, visited, slow, window,
-           keys, quantiles, hop_slow, hop_window, hop_keys, hop_quantiles, out_slow, out_window, out_keys,
-           out_quantiles, finish, start, group_of, batch_of, attempts, failed, stage_start, stage_s, sent):  # fmt: skip
+           keys, quantiles, rest_s, rest, hop_slow, hop_window, hop_keys, hop_quantiles, out_slow, out_window, out_keys,
+           out_quantiles, scaler, uses, finish, start, group_of, batch_of, attempts, failed, stage_start,
+           stage_s, sent):  # fmt: skip
     n, groups = arrival.shape[0], stages.shape[0]
-    recorded = stage_s.shape[1] > 0
+    recorded, scaled = stage_s.shape[1] > 0, scaler.rule[5] < np.inf
     head, tail = np.full(groups, -1), np.full(groups, -1)
     after, size, again = np.empty(n, np.int64), np.ones(n, np.int64), np.empty(n, np.int64)
     predicted, ended = np.empty(n), np.empty(n)
     drift, heard, outstanding = np.zeros(groups), np.full(groups, -np.inf), np.zeros(groups, np.int64)
-    away = np.zeros(groups, np.bool_)
+    away = scaler.state != SERVING
+    waits = np.zeros(model_start.shape[0] - 1, np.int64)
     i = c = todo = lost = 0
+    k_th = 1
     now = 0.0
+    changes, ready, evaluates = _next(c, k_th, change_at, arrival, scaler)
     while True:
-        if todo < lost:
+        event = min(changes, ready, evaluates)
+        if todo < lost and event > now:  # second tries wait for all events of their instant
             r = again[todo]
             todo += 1
-        elif c < change_at.shape[0] and (i == n or change_at[c] <= arrival[i]):
-            now = change_at[c]
-            todo = lost = 0
-            while c < change_at.shape[0] and change_at[c] == now:
-                g = change_group[c]
-                away[g] = change_down[c]
-                if away[g]:
-                    settle(g, now, head, after, finish, size, predicted, ended, clock, drift, stages, outstanding,
-                           varies)  # fmt: skip
-                    r = head[g]
-                    while r >= 0:
-                        finish[r] = start[r] = np.nan
-                        group_of[r], batch_of[r], failed[r] = -1, 0, not retried
-                        if recorded:
-                            stage_start[r, :] = np.nan
-                            stage_s[r, :] = np.nan
-                        if retried:
-                            again[lost] = r
-                            lost += 1
-                        r = after[r]
-                    head[g], outstanding[g] = -1, 0
+        elif event < np.inf and (i == n or event <= arrival[i]):
+            if todo == lost:
+                todo = lost = 0
+            now = event
+            if scaler.used[0] + 2 * groups + 2 > uses.shape[0]:  # until the next event each group can go off once more
+                more = np.empty((2 * uses.shape[0], 4))
+                more[: uses.shape[0]] = uses
+                uses = more
+            if changes == now and not change_down[c]:
+                if scaled:
+                    repaired(scaler, change_group[c], now)
                 else:
-                    drift[g], heard[g] = 0.0, -np.inf
-                    for k in range(stages[g]):
-                        clock[g, k] = real[g, k] = now
+                    away[change_group[c]] = False
+                    _begin(change_group[c], now, clock, real, drift, heard, stages)
                 c += 1
-            again[:lost].sort()
+            elif ready == now:
+                g = scaler.ready.argmin()
+                begins(scaler, g, now)
+                away[g] = False
+                _begin(g, now, clock, real, drift, heard, stages)
+            elif changes == now:
+                g = change_group[c]
+                c += 1
+                _hear(g, now, scaled, scaler, uses, head, after, finish, size, predicted, ended, clock, drift, stages,
+                      outstanding, varies)  # fmt: skip
+                if scaled:
+                    failed_group(scaler, g, now, outstanding[g] > 0, uses)
+                r = head[g]
+                while r >= 0:
+                    finish[r] = start[r] = np.nan
+                    group_of[r], batch_of[r], failed[r] = -1, 0, not retried
+                    if recorded:
+                        stage_start[r, :] = np.nan
+                        stage_s[r, :] = np.nan
+                    if retried:
+                        again[lost] = r
+                        lost += 1
+                    r = after[r]
+                away[g], head[g], outstanding[g] = True, -1, 0
+                again[:lost].sort()
+            else:
+                for g in range(groups):
+                    _hear(g, now, scaled, scaler, uses, head, after, finish, size, predicted, ended, clock, drift,
+                          stages, outstanding, varies)  # fmt: skip
+                evaluate(scaler, now, outstanding, waits, model_start, pair_group, away, uses)
+                k_th += 1
+            changes, ready, evaluates = _next(c, k_th, change_at, arrival, scaler)
             continue
         elif i < n:
             r = i
@@ -158,8 +215,9 @@ def _serve(arrival, model, deadline, model_start, pair_group, latency, hop, stag
         m = model[r]
         for p in range(model_start[m], model_start[m + 1]):
             g = pair_group[p]
-            settle(g, now, head, after, finish, size, predicted, ended, clock, drift, stages, outstanding, varies)
-            if varies:
+            _hear(g, now, scaled, scaler, uses, head, after, finish, size, predicted, ended, clock, drift, stages,
+                  outstanding, varies)  # fmt: skip
+            if varies and not away[g]:
                 overdue(g, now, head, predicted, clock, drift, stages)
         p = best_of(now, model_start[m], model_start[m + 1], pair_group, away, policy, outstanding, clock, latency,
                     hop, stages)  # fmt: skip
@@ -174,11 +232,12 @@ def _serve(arrival, model, deadline, model_start, pair_group, latency, hop, stag
         predicted[r] = done - overhead - drift[g]
         t = now
         for k in range(stages[g]):
+            idle = max(t - real[g, k], 0.0)
             t = max(t, real[g, k])
             took = latency[p, 0, k]
             if varies:
                 took *= slowest(slow, window, keys, quantiles, device, first[g, k], first[g, k + 1], t, visited,
-                                sent[g])  # fmt: skip
+                                sent[g]) * rested(rest_s, rest, idle)  # fmt: skip
             if k == 0:
                 start[r] = t
             if recorded:
@@ -193,6 +252,8 @@ def _serve(arrival, model, deadline, model_start, pair_group, latency, hop, stag
         group_of[r], batch_of[r] = g, 1
         attempts[r] += 1
         sent[g] += 1
+        if scaled and outstanding[g] == 0:
+            scaler.since[g] = now
         outstanding[g] += 1
         after[r] = -1
         if head[g] < 0:
@@ -200,6 +261,10 @@ def _serve(arrival, model, deadline, model_start, pair_group, latency, hop, stag
         else:
             after[tail[g]] = r
         tail[g] = r
+    for g in range(groups):
+        _hear(g, np.inf, scaled, scaler, uses, head, after, finish, size, predicted, ended, clock, drift, stages,
+              outstanding, varies)  # fmt: skip
+    return uses
 
 
 def streams(draws: Draws) -> tuple[Any, ...]:
@@ -237,11 +302,12 @@ def run_real(
     out = Outcome.empty(len(arrival), tables.latency.shape[2] if recorded else 0)
     sent = np.zeros(tables.n_groups, dtype=np.int64)
     at, down, group, first, device, visited = lowered(reality, tables.latency.shape[2])
-    _serve(
+    groups, room = scaled_groups(reality.scaling, tables)
+    uses = _serve(
         arrival, model, arrival + slo, tables.model_start, tables.pair_group, tables.latency, tables.hop, tables.stages,
         rules.admission, rules.overhead, POLICY[rules.dispatch], reality.varies, reality.retried, at, down, group,
-        clock.copy(), clock, first, device, visited, *streams(reality.stages), *streams(reality.hops),
-        *streams(reality.answers), out.finish, out.start, out.group, out.batch, out.attempts, out.failed,
-        out.stage_start, out.stage_s, sent,
+        clock.copy(), clock, first, device, visited, *streams(reality.stages), reality.stages.rest_s,
+        reality.stages.rest, *streams(reality.hops), *streams(reality.answers), groups, room, out.finish, out.start,
+        out.group, out.batch, out.attempts, out.failed, out.stage_start, out.stage_s, sent,
     )  # fmt: skip
-    return out, sent.tolist()
+    return out if reality.scaling is None else replace(out, uses=uses_of(groups, uses)), sent.tolist()

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....jit import inner, kernel
-from ...ratio import ratio
+from ...ratio import ratio, rested
 from ..policy import TOLERANCE_S
 from ..reality import Outcome, Reality, Rules
 from ..tables import ServingTables
@@ -104,9 +104,9 @@ def _largest(now, g, p, r, most, overhead, admission, deadline, mate, clock, lat
 @kernel
 def _serve(arrival, model, deadline, model_start, pair_group, latency, hop, stages, sizes, model_of_pair, hosted_start,
            hosted, admission, overhead, policy, varies, retried, change_at, change_down, change_group, clock, real,
-           first, device, visited, slow, window, keys, quantiles, hop_slow, hop_window, hop_keys, hop_quantiles,
-           out_slow, out_window, out_keys, out_quantiles, ends, winner, finish, start, group_of, batch_of, attempts,
-           failed, stage_start, stage_s, sent):  # fmt: skip
+           first, device, visited, slow, window, keys, quantiles, rest_s, rest, hop_slow, hop_window, hop_keys,
+           hop_quantiles, out_slow, out_window, out_keys, out_quantiles, ends, winner, finish, start, group_of,
+           batch_of, attempts, failed, stage_start, stage_s, sent):  # fmt: skip
     n, groups, models = arrival.shape[0], stages.shape[0], model_start.shape[0] - 1
     recorded = stage_s.shape[1] > 0
     head, tail = np.full(groups, -1), np.full(groups, -1)
@@ -240,11 +240,12 @@ def _serve(arrival, model, deadline, model_start, pair_group, latency, hop, stag
         t = now
         freed = now
         for k in range(stages[g]):
+            idle = max(t - real[g, k], 0.0)
             t = max(t, real[g, k])
             took = latency[p, column, k]
             if varies:
                 took *= slowest(slow, window, keys, quantiles, device, first[g, k], first[g, k + 1], t, visited,
-                                sent[g])  # fmt: skip
+                                sent[g]) * rested(rest_s, rest, idle)  # fmt: skip
             member = r
             for _ in range(size[r]):
                 if k == 0:
@@ -303,7 +304,8 @@ def run_real_batching(
         arrival, model, arrival + slo, tables.model_start, tables.pair_group, tables.latency, tables.hop, tables.stages,
         tables.sizes, model_of_pair, hosted_start, hosted, rules.admission, rules.overhead, POLICY[rules.dispatch],
         reality.varies, reality.retried, at, down, group, clock.copy(), clock, first, device, visited,
-        *streams(reality.stages), *streams(reality.hops), *streams(reality.answers), np.full(2 * leaves, np.inf),
+        *streams(reality.stages), reality.stages.rest_s, reality.stages.rest, *streams(reality.hops),
+        *streams(reality.answers), np.full(2 * leaves, np.inf),
         winner, out.finish, out.start, out.group, out.batch, out.attempts, out.failed, out.stage_start, out.stage_s,
         sent,
     )  # fmt: skip

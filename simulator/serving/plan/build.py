@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ....errors import InputError
-from ....profiles.hardware import DEVICES, DeviceSpec, LinkSpec
+from ....profiles.devices import DEVICES
+from ....profiles.hardware import DeviceSpec, LinkSpec
 from ....profiles.profile import ModelProfile, Provenance, StageProfile
 from ....traces.trace import Trace
 from ...cluster import Cluster

@@ -14,8 +14,15 @@ more in order of index until `least` do. Every `every_s` seconds, as long as req
   requests, the highest index among equals. Never below `least` groups that serve or load. It is drained: it is sent
   nothing any more, answers what it has, and is off at that instant. `hold_s` begins anew after each change.
 
+Groups fail and are repaired. One that fails loses what it has, uses no devices, and is neither seen nor started by the
+rule until it is repaired. If it served or loaded when it failed, it then begins to load, for its `load_s` again; if it
+was drained or off, it is off. At an evaluation at which some model is held by no group that serves or loads, or fewer
+than `least` serve or load, one group is started whatever the load is: of those that hold such a model, if there are
+any, as above. (Neither can be so where nothing fails.)
+
 A group that is off uses no devices; one that loads, serves or drains uses all of its own. Groups without models never
-run. At one instant a group that has loaded serves before the load is evaluated, and that before arrivals.
+run. At one instant groups are repaired, groups that have loaded serve, groups fail, the load is evaluated, and then
+requests are tried anew, or arrive.
 """
 
 from __future__ import annotations
@@ -53,6 +60,8 @@ class Scaling(Shown):
         Seconds between evaluations; the first is one of them after the beginning.
     hold_s : float
         Seconds for which the load must have been low before a group is drained.
+    cold : bool
+        Whether the first groups load at time 0 too, instead of serving.
 
     Raises
     ------
@@ -68,6 +77,7 @@ class Scaling(Shown):
     # Kubernetes' horizontal pod autoscaler evaluates every 15 s, and shrinks by the last 300 s.
     every_s: float = 15.0
     hold_s: float = 300.0
+    cold: bool = False
 
     def __post_init__(self) -> None:
         least: Any = self.least
@@ -105,7 +115,7 @@ class Order(NamedTuple):
 class Use(NamedTuple):
     """A group's devices are in use from its start until it is off: infinite if it runs to the end.
 
-    Its first request can come at `serves_s`; infinite if it still loads in the end.
+    Its first request can come at `serves_s`; infinite if it never came to serve. It is off too when it fails.
     """
 
     group: int
@@ -127,7 +137,7 @@ class Scaler:
     Attributes
     ----------
     state : list of str
-        Of each group: ``"off"``, ``"loading"``, ``"serving"``, ``"draining"``.
+        Of each group: ``"off"``, ``"loading"``, ``"serving"``, ``"draining"``, ``"down"``.
     outstanding : list of int
         Requests that each group was sent and has not answered.
     """
@@ -143,11 +153,12 @@ class Scaler:
         self._since = [0.0] * len(models)  # from when on it has had requests, if not before the last evaluation
         self._last = 0.0
         self._low_since: float | None = None
+        self._wanted: set[int] = set()  # groups that are down, and load when they are repaired
         held: set[int] = set()
         first = [g for g, mine in enumerate(self.models) if mine - held and not held.update(mine)]
         more = [g for g, mine in enumerate(self.models) if mine and g not in first]
         for g in first + more[: max(scaling.least - len(first), 0)]:
-            self.state[g], self._open[g] = "serving", (0.0, 0.0)
+            self.state[g], self._open[g] = ("loading", (0.0, math.inf)) if scaling.cold else ("serving", (0.0, 0.0))
 
     def serves(self, group: int) -> bool:
         """Whether a group may be sent requests."""
@@ -172,6 +183,30 @@ class Scaler:
         self.state[group] = "serving"
         self._open[group] = (self._open[group][0], now)
 
+    def begun(self, group: int) -> float:
+        """When a group that loads began to, seconds; NaN if it does not load."""
+        return self._open[group][0] if self.state[group] == "loading" else math.nan
+
+    def failed(self, now: float, group: int) -> None:
+        """A group went down, and has lost its requests."""
+        if self.outstanding[group]:
+            self._had[group] += now - self._since[group]
+            self.outstanding[group] = 0
+        if self.state[group] in ("serving", "loading"):
+            self._wanted.add(group)
+        if group in self._open:
+            self._off(now, group)
+        self.state[group] = "down"
+
+    def repaired(self, now: float, group: int) -> bool:
+        """A group that was down can run again: whether it begins to load, else it is off."""
+        if group not in self._wanted:
+            self.state[group] = "off"
+            return False
+        self._wanted.remove(group)
+        self.state[group], self._open[group] = "loading", (now, math.inf)
+        return True
+
     def evaluate(self, now: float, waiting: Sequence[int] = ()) -> Order | None:
         """Evaluate the load: what is to be done, which is noted already.
 
@@ -183,6 +218,13 @@ class Scaler:
             Requests of each model that no group has; none where nothing waits.
         """
         rule, load = self.scaling, self._load(now, sum(waiting))
+        there = frozenset().union(*(self.models[g] for g in self._there()))
+        unheld = frozenset().union(*self.models) - there
+        order = self._start(now, waiting, unheld) if unheld else None
+        if order is None and len(self._there()) < rule.least:
+            order = self._start(now, waiting)
+        if order is not None:
+            return order
         if load > rule.up:
             self._low_since = None
             return self._start(now, waiting)
@@ -204,25 +246,32 @@ class Scaler:
             if outstanding:
                 self._had[g] += now - self._since[g]
                 self._since[g] = now
+        there = max(len(self._there()), 1)
         if self.scaling.by == "outstanding":
-            load = (sum(self.outstanding[g] for g in serving) + waiting) / max(self._there(), 1)
+            load = (sum(self.outstanding[g] for g in serving) + waiting) / there
         else:
-            load = sum(self._had[g] for g in serving) / (now - self._last) / max(self._there(), 1)
+            had = 0.0  # not `sum`, which rounds otherwise in later versions of Python than in compiled code
+            for g in serving:
+                had += self._had[g]
+            load = had / (now - self._last) / there
         self._had, self._last = [0.0] * len(self._had), now
         return load
 
-    def _there(self) -> int:
-        return sum(state in ("serving", "loading") for state in self.state)
+    def _there(self) -> list[int]:
+        return [g for g, state in enumerate(self.state) if state in ("serving", "loading")]
 
-    def _start(self, now: float, waiting: Sequence[int]) -> Order | None:
+    def _start(self, now: float, waiting: Sequence[int], needed: frozenset[int] | None = None) -> Order | None:
         def relieves(group: int) -> int:
             mine = self.models[group]
             others = (h for h in range(len(self.models)) if self.serves(h) and self.models[h] & mine)
             return sum(self.outstanding[h] for h in others) + sum(n for m, n in enumerate(waiting) if m in mine)
 
         free = [g for g, state in enumerate(self.state) if state == "draining" or (state == "off" and self.models[g])]
+        if needed is not None:
+            free = [g for g in free if self.models[g] & needed]
         if not free:
             return None
+        self._low_since = None
         group = min(free, key=lambda g: (self.state[g] == "off", -relieves(g), g))
         if self.state[group] == "draining":
             self.state[group] = "serving"
@@ -231,7 +280,7 @@ class Scaler:
         return Order(group, "start")
 
     def _drain(self, now: float) -> Order | None:
-        if self._there() <= self.scaling.least:
+        if len(self._there()) <= self.scaling.least:
             return None
         serving = [g for g in range(len(self.models)) if self.serves(g)]
         free = [g for g in serving if self.models[g] <= frozenset().union(*(self.models[h] for h in serving if h != g))]

@@ -9,6 +9,7 @@ from meshwright.profiles import ModelProfile, ParallelConfig, ProfileSet, Proven
 from meshwright.runtime.serving.compare.attribution import Attribution
 from meshwright.runtime.serving.compare.cells import Cell, Comparison
 from meshwright.runtime.serving.measure.cores import NOT_KNOWN, Snapshot, used_between
+from meshwright.runtime.serving.measure.levels import NEAR_S, Levels
 from meshwright.runtime.serving.measure.rehearse import other_requests
 from meshwright.runtime.serving.measure.service import in_service
 from meshwright.runtime.serving.measure.visits import gaps, visits
@@ -93,7 +94,7 @@ def test_costs_in_service_are_those_that_were_served_with():
         assert found.profiles[name].latency(PIPELINE) == pytest.approx(took)
         assert found.profiles[name].hop_s(PIPELINE) == pytest.approx(HOP)
     assert found.profiles.overhead_s == pytest.approx(ANSWER)
-    assert found.levels == pytest.approx([1.0, 1.0])
+    assert found.levels.factor == pytest.approx([1.0, 1.0])
     assert np.array(found.profiles.variation.stages.paths) == pytest.approx(1.0, abs=1e-3)
     assert found.profiles.variation.stages.level_sd == pytest.approx(0.0, abs=1e-9)
     assert found.turnaround_s == pytest.approx(TURNAROUND)
@@ -104,12 +105,56 @@ def test_a_predictor_that_is_off_stays_and_the_factors_say_how_far():
     base = in_service(session(), [fast], known()).profiles
     found = in_service(session(), [fast, slow], base, refit=False)
     assert found.profiles["b-0"].latency(PIPELINE) == base["b-0"].latency(PIPELINE)
-    low, high = found.levels
+    low, high = found.levels.factor
     assert low == pytest.approx(1.0, abs=1e-3)
     assert 1.25 < high < 1.3  # the turnaround does not grow
-    assert found.drift == pytest.approx((high - low) / 2**0.5)
-    assert found.profiles.variation.stages.level_sd == pytest.approx((high - low) / 2, rel=0.05)  # rounds by visits
+    assert found.levels.drift == pytest.approx((high - low) / 2**0.5, rel=1e-3)  # rounds of about one size
+    # Each round is expected to be as the other one.
+    off = np.sqrt(np.average([(low / high - 1) ** 2, (high / low - 1) ** 2], weights=found.levels.visits))
+    assert found.profiles.variation.stages.level_sd == pytest.approx(off)
     assert 1.1 < found.profiles.variation.stages.mean < 1.25
+
+
+def test_a_run_is_expected_to_be_as_the_rounds_near_it_were():
+    fast, slow = served((1.0, 1.0)), served((1.3, 1.3), seed=3)
+    base = in_service(session(), [fast], known()).profiles
+    found = in_service(session(), [fast, slow], base, refit=False, when_s=[100.0, 400.0])
+    low, high = found.levels.factor
+    assert found.variation(100.0).stages.mean == pytest.approx(low, rel=1e-3)
+    assert found.variation(400.0).stages.mean == pytest.approx(high, rel=1e-3)
+    assert found.variation(250.0).stages.mean == pytest.approx(found.profiles.variation.stages.mean, rel=1e-3)
+
+
+def test_levels_by_hand():
+    levels = Levels(np.array([1.0, 1.2, 1.1]), np.array([100, 100, 200]))
+    assert levels.at() == pytest.approx(1.1)
+    assert levels.at(7.0) == levels.at()
+    assert levels.drift == pytest.approx(np.sqrt(0.005 * (8 / 3) / (5 / 3)))
+    told = [(1.2 + 2 * 1.1) / 3, (1.0 + 2 * 1.1) / 3, 1.1]
+    off = [1.0 / told[0] - 1, 1.2 / told[1] - 1, 0.0]
+    assert levels.error == pytest.approx(np.sqrt((off[0] ** 2 + off[1] ** 2) / 4))
+    near = Levels(levels.factor, levels.visits, np.array([0.0, NEAR_S, 1e6]))
+    assert near.at(0.0) == pytest.approx((1.0 + 1.2 / np.e) / (1 + 1 / np.e))
+    assert near.at(1e9) == pytest.approx(1.1)  # far from all is nearest to the last
+    assert Levels(levels.factor[:1], levels.visits[:1]).error == 0.0
+
+
+def test_what_a_rest_costs_is_found_and_is_not_in_the_recording():
+    run = served()
+    served_by_all = int((run.group >= 0).sum())
+    cold = np.zeros(run.stage_s.shape, dtype=bool)
+    for stage in range(2):
+        rows = np.argsort(run.stage_start[:, stage])[:served_by_all]
+        idle = run.stage_start[rows[1:], stage] - (run.stage_start + run.stage_s)[rows[:-1], stage]
+        cold[rows[1:], stage] = idle >= 0.02
+        cold[rows[0], stage] = True
+    assert 60 <= cold.sum() < served_by_all
+    slow = replace(run, stage_s=np.where(cold, 1.1 * (run.stage_s + TURNAROUND) - TURNAROUND, run.stage_s))
+    spread = in_service(session(), [slow], known()).profiles.variation.stages
+    by_rest = dict(spread.rests)
+    assert by_rest[0.02] / by_rest[0.0] == pytest.approx(1.1, abs=5e-3)
+    assert by_rest[0.1] / by_rest[0.0] == pytest.approx(1.1, abs=5e-3)
+    assert np.std(spread.paths) < 0.01  # 0.03 with rests left in it
 
 
 def test_kinds_that_were_hardly_seen_take_the_level_of_the_others():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from meshwright.errors import InputError
@@ -54,6 +56,13 @@ def test_a_visit_takes_the_factor_of_the_second_in_which_it_starts():
 def test_a_stage_on_two_devices_waits_for_the_slower_one():
     result = serve([Group(WIDE, ["a"])], [0.0, 3.0], Conditions(ServingTimes(factors([1.5], [2.0]))))
     assert result.finish.tolist() == [2.0, 5.0]
+
+
+def test_a_stage_that_has_rested_begins_cold():
+    cold = replace(factors([1.0]), rest_s=np.array([0.5, 2.0]), rest=np.array([1.25, 1.5]))
+    # The first visit has rested since the beginning; the second one came while the first ran.
+    result = serve([Group(ONE, ["a"])], [0.25, 0.5, 2.75, 10.0], Conditions(ServingTimes(cold)))
+    assert result.visits.seconds[:, 0].tolist() == [1.0, 1.0, 1.25, 1.5]
 
 
 def test_hops_and_answers_have_factors_of_their_group():

@@ -23,6 +23,7 @@ SPREADS = (
     Spread(runs=(0.5, 1.0, 2.0), correlation_s=0.7),
     Spread(visits=(0.9, 1.1), paths=((0.5, 1.0, 2.0, 1.0), (1.0, 1.0, 0.25, 3.0)), window_s=0.5, level_sd=0.1),
 )
+RESTING = Spread(visits=(0.5, 1.0, 1.5), rests=((0.0, 0.5), (UNIT, 1.5), (3 * UNIT, 2.0)))
 
 
 @st.composite
@@ -50,7 +51,8 @@ def worlds(draw):
     times = None
     if draw(st.booleans()):
         seed = draw(st.integers(0, 99))
-        times = draw_times(Variation(draw(spread), draw(spread), draw(spread)), placement, trace.duration + 5, seed)
+        stages = draw(st.sampled_from((*SPREADS, RESTING)))
+        times = draw_times(Variation(stages, draw(spread), draw(spread)), placement, trace.duration + 5, seed)
     rows = draw(st.lists(st.tuples(st.integers(0, len(placement.groups) - 1), st.integers(0, 60), st.integers(1, 30)),
                          max_size=8))  # fmt: skip
     last = [np.inf] if draw(st.booleans()) else []

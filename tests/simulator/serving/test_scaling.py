@@ -20,16 +20,31 @@ from meshwright.traces import Trace
 
 ONE = ParallelConfig(1, 1)
 PIPE = ParallelConfig(1, 2)
-COLUMNS = ("finish", "start", "group", "batch", "attempts")
+COLUMNS = ("finish", "start", "group", "batch", "failed", "attempts")
 RULE = Scaling(least=1, up=2.0, down=1.0, load_s=(3.0, 3.0), every_s=2.0, hold_s=4.0)
 
 
-def served(arrivals: list[float], rule: Scaling, **options) -> SimulationResult:
-    """Two replicas of a model that takes one second."""
+def both(placement, trace, profiles, conditions, **options) -> SimulationResult:
+    """The result, after both engines gave the same."""
+    fast, slow = (
+        simulate(placement, trace, profiles, engine=engine, conditions=conditions, **options)
+        for engine in ("compiled", "simpy")
+    )
+    for column in COLUMNS:
+        np.testing.assert_array_equal(getattr(fast, column), getattr(slow, column), err_msg=column)
+    np.testing.assert_array_equal(fast.visits.start, slow.visits.start)
+    np.testing.assert_array_equal(fast.visits.seconds, slow.visits.seconds)
+    assert fast.uses == slow.uses
+    assert fast.engine == ("simpy" if conditions.scaling is not None and options.get("batching") else "compiled")
+    return fast
+
+
+def served(arrivals: list[float], rule: Scaling, outages: Outages | None = None, **options) -> SimulationResult:
+    """Two replicas of a model that takes one second, by both engines."""
     profile = ModelProfile.from_stages("a", {ONE: {1: [1.0], 2: [1.5], 4: [2.0]}})
     placement = Placement([Group(ONE, ["a"])] * 2)
     trace = Trace(arrivals, [0] * len(arrivals), ["a"])
-    return simulate(placement, trace, {"a": profile}, conditions=Conditions(scaling=rule), **options)
+    return both(placement, trace, {"a": profile}, Conditions(outages=outages, scaling=rule), **options)
 
 
 def test_a_group_is_started_and_given_back_by_hand() -> None:
@@ -40,7 +55,6 @@ def test_a_group_is_started_and_given_back_by_hand() -> None:
     np.testing.assert_allclose(result.finish, [1, 2, 3, 4, 5, 6, 6.5, 8.9, 9.9, 13])
     assert result.uses == ((0, 0.0, 0.0, math.inf), (1, 2.0, 5.0, 8.0))
     assert result.device_s == pytest.approx(13 + 6)
-    assert result.engine == "simpy"
 
 
 def test_a_drained_group_ends_what_it_has_and_gets_nothing() -> None:
@@ -50,6 +64,67 @@ def test_a_drained_group_ends_what_it_has_and_gets_nothing() -> None:
     assert result.group.tolist() == [0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0]
     assert result.uses is not None
     assert result.uses[1] == (1, 2.0, 5.0, pytest.approx(8.91))
+
+
+def test_one_that_served_loads_again_when_it_is_repaired() -> None:
+    # The request that group 0 runs at 1.5 is lost, and tried anew while nobody is there: rejected, as is the one at 3.
+    # At 2 nobody holds the model: group 1 is started without any load, and serves at 5. Group 0 is repaired at 5, and
+    # serves at 8. The load is 0 in the evaluations from 4 to 8: at 8 both serve, and the higher index is given back.
+    result = served([0.0, 1.0, 3.0, 6.0, 8.5], RULE, Outages([0], [1.5], [5.0]))
+    assert result.group.tolist() == [0, -1, -1, 1, 0]
+    assert result.attempts.tolist() == [1, 1, 0, 1, 1]
+    np.testing.assert_allclose(result.finish, [1, math.nan, math.nan, 7, 9.5])
+    assert result.uses == ((0, 0.0, 0.0, 1.5), (1, 2.0, 5.0, 8.0), (0, 5.0, 8.0, math.inf))
+    assert result.device_s == pytest.approx(1.5 + 6 + 4.5)
+
+
+def test_one_that_fails_while_it_loads_loads_anew() -> None:
+    # Group 1 is started at 2, as above, fails at 3, and begins anew at 4: it serves at 7, and gets the request of 7.6.
+    result = served([0.0, 0.25, 0.5, 0.75, 1.0, 6.5, 7.5, 7.6], RULE, Outages([1], [3.0], [4.0]))
+    assert result.group.tolist() == [0] * 7 + [1]
+    assert result.uses == ((0, 0.0, 0.0, math.inf), (1, 2.0, math.inf, 3.0), (1, 4.0, 7.0, math.inf))
+
+
+def test_one_that_fails_while_it_drains_stays_off() -> None:
+    # As where it drains from 8 on, but it fails at 8.5: its request is the last in the queue of group 0, and no load.
+    arrivals = [0.0, 0.25, 0.5, 0.75, 1.0, 4.5, 5.5, 7.9, 7.91, 7.92, 8.2, 9.0]
+    result = served(arrivals, replace(RULE, up=2.5, down=2.0), Outages([1], [8.5], [8.75]))
+    assert result.group.tolist()[8:] == [0, 0, 0, 0]
+    assert result.attempts.tolist()[8:] == [2, 1, 1, 1]
+    np.testing.assert_allclose(result.finish[7:], [8.9, 11.9, 9.9, 10.9, 12.9])
+    assert result.uses == ((0, 0.0, 0.0, math.inf), (1, 2.0, 5.0, 8.5))
+    lost = served(arrivals, replace(RULE, up=2.5, down=2.0), Outages([1], [8.5], [8.75], "lost"))
+    assert lost.failed.tolist() == [r == 8 for r in range(12)]
+
+
+def test_one_that_is_off_cannot_be_started_while_it_is_down() -> None:
+    # It is down from 1 to 3, so that at 2 nobody can be started; at 4 there are 5 requests: it is, and serves at 7.
+    result = served([*np.arange(0, 2, 0.25), 7.5], RULE, Outages([1], [1.0], [3.0]))
+    assert result.uses == ((0, 0.0, 0.0, math.inf), (1, 4.0, 7.0, math.inf))
+    assert result.group.tolist() == [0] * 8 + [1]
+
+
+def test_a_cold_start() -> None:
+    result = served([0.0, 3.0, 4.0], replace(RULE, cold=True))
+    assert result.group.tolist() == [-1, 0, 0]
+    assert result.uses == ((0, 0.0, 3.0, math.inf),)
+
+
+def test_the_rule_makes_up_for_groups_that_failed() -> None:
+    scaler = Scaler(replace(RULE, least=2, load_s=(1.0,) * 4), [[0], [0], [0], [1]])
+    assert scaler.state == ["serving", "off", "off", "serving"]
+    scaler.sent(1.0, 0, 1)
+    scaler.failed(1.5, 0)
+    assert scaler.outstanding == [0] * 4
+    scaler.failed(1.6, 1)
+    assert scaler.evaluate(2.0) == Order(2, "start")  # nobody holds model 0, and group 1 is down too
+    assert scaler.evaluate(4.0) is None
+    assert scaler.repaired(4.5, 0)
+    assert not scaler.repaired(4.5, 1)
+    assert scaler.state == ["loading", "off", "loading", "serving"]
+    scaler.failed(4.6, 0)
+    scaler.failed(4.7, 3)
+    assert scaler.evaluate(6.0) == Order(1, "start")  # nobody can hold model 1, but fewer than 2 are there
 
 
 def test_one_that_drains_is_taken_back_before_another_loads() -> None:
@@ -140,6 +215,7 @@ def worlds(draw):
         by=draw(st.sampled_from(["outstanding", "utilization"])),
         every_s=draw(st.sampled_from([0.25, 1.0])),
         hold_s=draw(st.sampled_from([0.0, 1.0])),
+        cold=draw(st.booleans()),
     )
     options = {
         "dispatch": draw(st.sampled_from(["shortest_queue", "earliest_finish", "earliest_free"])),
@@ -150,56 +226,64 @@ def worlds(draw):
     placement = Placement(groups)
     varies = Variation(Spread(visits=(0.5, 1.0, 2.0)))
     times = draw_times(varies, placement, trace.duration + 5, 3) if draw(st.booleans()) else None
-    return placement, trace, profiles, options, rule, times
+    rows = draw(
+        st.lists(st.tuples(st.integers(0, len(groups) - 1), st.integers(0, 80), st.integers(1, 40)), max_size=6)
+    )
+    down = [at * unit for _, at, _ in rows]
+    up = [(at + away) * unit for _, at, away in rows]
+    outages = Outages([g for g, _, _ in rows], down, up, draw(st.sampled_from(["lost", "retried"])))
+    return placement, trace, profiles, options, rule, times, outages if draw(st.booleans()) else None
 
 
-@settings(max_examples=examples(60, anew=300), deadline=None)
+@settings(max_examples=examples(100, anew=400), deadline=None)
 @given(worlds())
 def test_what_must_hold_of_any_rule(world) -> None:
-    placement, trace, profiles, options, rule, times = world
-    result = simulate(placement, trace, profiles, conditions=Conditions(times, scaling=rule), **options)
-    again = simulate(placement, trace, profiles, conditions=Conditions(times, scaling=rule), **options)
-    np.testing.assert_array_equal(result.finish, again.finish)
+    placement, trace, profiles, options, rule, times, outages = world
+    result = both(placement, trace, profiles, Conditions(times, outages, rule), **options)
     assert result.uses is not None
-    assert result.uses == again.uses
     # Who serves is in use, and has its weights, for all of it.
     for r in np.flatnonzero(result.group >= 0):
         mine = [u for u in result.uses if u.group == result.group[r]]
         assert any(u.serves_s <= result.start[r] and result.finish[r] <= u.until_s for u in mine)
         assert result.trace.models[trace.model[r]] in placement.groups[result.group[r]].models
     for use in result.uses:
-        assert use.from_s == use.serves_s == 0 or use.serves_s in (use.from_s + rule.load_s[use.group], math.inf)
-    # At any time `least` groups with models are in use (as many as there are), and never more than the placement has.
-    some = min(rule.least, sum(bool(group.models) for group in placement.groups))
-    for at in {0.0, *(use.until_s for use in result.uses if use.until_s < math.inf)}:
-        assert sum(use.from_s <= at < use.until_s for use in result.uses) >= some
+        loaded = (use.from_s + rule.load_s[use.group], math.inf)
+        assert use.serves_s in loaded or (use.from_s == use.serves_s == 0 and not rule.cold)
+        for row in range(0 if outages is None else len(outages)):  # who is down is not in use
+            if outages.group[row] == use.group:
+                assert use.until_s <= outages.down_s[row] or outages.up_s[row] <= use.from_s
     assert result.device_s <= replace(result, uses=None).device_s * (1 + 1e-12)
-    # A request without a deadline is served, whatever is started or drained.
-    if not np.isfinite(trace.slo).any():
-        assert not result.rejected.any()
+    if outages is None:
+        # At any time `least` groups with models are in use (as many as there are).
+        some = min(rule.least, sum(bool(group.models) for group in placement.groups))
+        for at in {0.0, *(use.until_s for use in result.uses if use.until_s < math.inf)}:
+            assert sum(use.from_s <= at < use.until_s for use in result.uses) >= some
+        # A request without a deadline is served, whatever is started or drained.
+        if not np.isfinite(trace.slo).any() and not rule.cold:
+            assert not result.rejected.any()
 
 
 @settings(max_examples=examples(40, anew=200), deadline=None)
 @given(worlds())
 def test_a_rule_that_never_acts_is_the_plain_run(world) -> None:
-    placement, trace, profiles, options, rule, times = world
-    rule = replace(rule, least=len(placement.groups))
-    plain = simulate(placement, trace, profiles, conditions=Conditions(times), **options)
-    same = simulate(placement, trace, profiles, conditions=Conditions(times, scaling=rule), **options)
+    placement, trace, profiles, options, rule, times, outages = world
+    rule = replace(rule, least=len(placement.groups), load_s=(0.0,) * len(placement.groups))
+    plain = simulate(placement, trace, profiles, conditions=Conditions(times, outages), **options)
+    same = simulate(placement, trace, profiles, conditions=Conditions(times, outages, rule), **options)
     never = replace(rule, up=1e9, down=0.0)
-    still = simulate(placement, trace, profiles, conditions=Conditions(times, scaling=never), **options)
+    still = simulate(placement, trace, profiles, conditions=Conditions(times, outages, never), **options)
     for column in COLUMNS:
         np.testing.assert_array_equal(getattr(plain, column), getattr(same, column), err_msg=column)
         np.testing.assert_array_equal(getattr(plain, column), getattr(still, column), err_msg=column)
     assert plain.engine == "compiled"
-    if all(group.models for group in placement.groups):
+    if outages is None and all(group.models for group in placement.groups):
         assert same.device_s == plain.device_s
 
 
 @settings(max_examples=examples(40, anew=200), deadline=None)
 @given(worlds(), st.integers(0, 60), st.integers(0, 99))
 def test_nothing_before_an_instant_depends_on_what_comes_after(world, tick: int, seed: int) -> None:
-    placement, trace, profiles, options, rule, times = world
+    placement, trace, profiles, options, rule, times, _ = world
     options["batching"] = None  # a batch is formed later than its members arrive, with who has come by then
     at = tick * 2.0**-3
     before = int(np.searchsorted(trace.arrival, at))
@@ -253,8 +337,6 @@ def test_rules_that_do_not_fit_are_refused() -> None:
         served([0.0], replace(RULE, load_s=(1.0,)))
     with pytest.raises(InputError, match="least: the placement has 2 groups"):
         served([0.0], replace(RULE, least=3))
-    with pytest.raises(InputError, match="cannot be combined with outages"):
-        Conditions(outages=Outages([0], [1.0], [2.0]), scaling=RULE)
     with pytest.raises(InputError, match="scaling: expected Scaling"):
         Conditions(scaling=3)  # type: ignore[arg-type]
     profile = ModelProfile.from_stages("a", {ONE: {1: [1.0]}})

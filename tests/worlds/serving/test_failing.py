@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from meshwright.errors import InputError
+from meshwright.simulator.metrics import mean_interval
 from meshwright.worlds.serving.case import ServingCase
 from meshwright.worlds.serving.load import load_data
 from meshwright.worlds.serving.solve import solve
@@ -82,5 +85,92 @@ def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
         load_data([case(failures={"script": "none.yaml"})], tmp_path)
     with pytest.raises(InputError, match="device 9: names no device"):
         attained(case(failures={"script": [{"at": 1, "device": 9, "for": 2}]}))
-    with pytest.raises(InputError, match="changes its placement over time"):
-        attained(case(failures={"mtbf": 10, "mttr": 1}, planner={"name": "clockwork++"}))
+
+
+@pytest.mark.parametrize(
+    ("said", "options"),
+    [
+        ({"failures": {"mtbf": 10, "mttr": 1}}, {}),
+        ({"loading": {"disk": 1e9, "cold": True}}, {}),
+        ({"serving": {"times": "drawn", "spread": {"visits": [0.9, 1.1]}}}, {"loading": 1e9}),
+    ],
+)
+def test_a_placement_that_changes_is_refused_before_it_is_planned(
+    said: dict[str, Any], options: dict[str, Any]
+) -> None:
+    with pytest.raises(InputError, match=r"planner\.name: clockwork\+\+ .*changes its placement") as caught:
+        load_data([case(**said, planner={"name": "clockwork++", "options": options})], Path())
+    assert "\n" not in str(caught.value)
+
+
+MEASURED = {"kind": "meshwright-bandwidths", "loading": {"disk": 2e8, "host_memory": 1e10}}
+
+
+def test_measured_bandwidths_are_those_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "here.json").write_text(json.dumps(MEASURED))
+    cold = {"cold": True, "cache": "64 GiB"}
+    measured = case(loading={"measured": "here.json", **cold})
+    assert attained(measured, tmp_path) == attained(case(loading={"disk": 2e8, "host_memory": 1e10, **cold}))
+    faster = case(loading={"measured": "here.json", "disk": 4e9, **cold})  # what is said counts
+    assert attained(faster, tmp_path) == attained(case(loading={"disk": 4e9, "host_memory": 1e10, **cold}))
+    assert "here.json" in load_data([measured], tmp_path).digests_of(measured)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "cannot be read: No such file"),
+        ("{", "is no file of measured bandwidths"),
+        (json.dumps({"kind": "meshwright-plan", "loading": {"disk": 1e9}}), "is no file of measured bandwidths"),
+        (json.dumps({**MEASURED, "loading": {"host_memory": 1e9}}), "is no file of measured bandwidths"),
+        (json.dumps({**MEASURED, "loading": {"disk": 0}}), r"loading\.disk: expected bytes per second >= 1 \(got 0\)"),
+        (json.dumps({**MEASURED, "loading": {"disk": float("nan")}}), r"got nan"),
+    ],
+)
+def test_bandwidths_that_are_none_are_a_line(tmp_path: Path, text: str | None, words: str) -> None:
+    if text is not None:
+        (tmp_path / "here.json").write_text(text)
+    with pytest.raises(InputError, match=rf"^loading\.measured: .*{words}") as caught:
+        load_data([case(loading={"measured": "here.json"})], tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def one_device(**said: Any) -> ServingCase:
+    """A request is over before another comes, so that it is attained if the device is up when it arrives."""
+    return case(
+        models={"bert-1.3b": 1}, cluster={"devices": 1}, workload={"rate": 1.0, "duration": 120.0, "slo_scale": 50.0},
+        failures={"mtbf": 40.0, "mttr": 20.0, "in_flight": "retried"}, **said,
+    )  # fmt: skip
+
+
+def up(arrival: Any) -> float:
+    """Mean chance that a device is up, from the two-state Markov chain that begins up."""
+    fail, repair = 1 / 40.0, 1 / 20.0
+    share = repair / (fail + repair)
+    return float(np.mean(share + (1 - share) * np.exp(-(fail + repair) * arrival)))
+
+
+def test_failures_are_drawn_as_times_are() -> None:
+    one = one_device(serving={"draws": 400})
+    solved = solve(one, load_data([one], Path()))
+    told = solved.drawn
+    assert told is not None
+    assert len(told.attainment) == 400
+    error = float(told.attainment.std()) / 20
+    # A request in service when the device fails is lost in effect: 0.15 s of 40 s, 0.4 %.
+    assert told.mean == pytest.approx(up(solved.result.trace.arrival) - 0.004, abs=4 * error)
+    assert told.low < told.mean < told.high
+
+
+def test_the_interval_over_replications_holds_the_closed_form() -> None:
+    """Each replication draws other requests and failures; of 20 intervals of 95 % about 19 hold the mean."""
+    held = 0
+    expected = up(np.linspace(0, 120, 10_001)) - 0.004  # over arrivals of a Poisson process
+    for batch in range(20):
+        found = []
+        for r in range(8):
+            one = one_device(serving={"draws": 2}, seed=100 * batch + r)
+            found.append(solve(one, load_data([one], Path())).attainment)
+        told = mean_interval(found, 0.95)
+        held += told.low <= expected <= told.high
+    assert held >= 16

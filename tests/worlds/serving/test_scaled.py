@@ -75,12 +75,28 @@ def test_bad_sections_are_refused(said: dict[str, Any], message: str) -> None:
         case(scaling=said)
 
 
-def test_what_does_not_go_together_is_refused() -> None:
-    for other, named in (
-        ({"failures": {"mtbf": 10, "mttr": 1}}, "failures"),
-        ({"loading": {"disk": 1e9, "cold": True}}, "loading.cold"),
-    ):
-        with pytest.raises(InputError, match=f"scaling.least: cannot be combined with {named}; leave one of them out"):
-            solved(case(scaling=RULE, **other))
-    with pytest.raises(InputError, match="scaling: is of the groups of one placement"):
+def test_who_ran_loads_again_after_a_failure() -> None:
+    loading = {"disk": "2 GB/s"}
+    script = [{"at": 30, "device": 0, "for": 7}]
+    found = solved(case(scaling=RULE, loading=loading, failures={"script": script}))
+    group = next(g for g, one in enumerate(found.plan.placement.groups) if 0 in one.devices)  # type: ignore[union-attr]
+    uses = [use for use in found.result.uses or () if use.group == group]
+    failed = next(i for i, use in enumerate(uses) if use.until_s == 30)
+    load_s = max(found.plan.placement.groups[group].memory_bytes(found.problem.profiles)) / 2e9  # type: ignore[union-attr]
+    assert uses[failed + 1][:3] == (group, 37, pytest.approx(37 + load_s))
+    there = found.result.start[found.result.group == group]
+    assert (there < 30).any()
+    assert not ((there >= 30) & (there < 37 + load_s)).any()
+    assert found.result.engine == "compiled"
+
+
+def test_groups_that_begin_cold_load_first() -> None:
+    found = solved(case(scaling=RULE, loading={"disk": "1 GB/s", "cold": True}))
+    weights = max(found.plan.placement.groups[0].memory_bytes(found.problem.profiles))  # type: ignore[union-attr]
+    assert (found.result.uses or ())[0][:3] == (0, 0, pytest.approx(weights / 1e9))
+    assert found.result.rejected[found.result.trace.arrival < weights / 1e9].all()
+
+
+def test_a_plan_that_changes_its_placement_is_refused() -> None:
+    with pytest.raises(InputError, match=r"scaling.* of the groups of one placement"):
         solved(case(scaling=RULE, planner={"name": "clockwork++"}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -16,8 +17,9 @@ if TYPE_CHECKING:  # a case is read without the simulator, whose kernels take lo
     from ....simulator.failures import ScriptedFailure
     from ....simulator.serving.breakdowns import Breakdowns
     from ....simulator.serving.loading import Loading
+    from ..case import ServingCase
 
-__all__ = ["FailuresCase", "LoadingCase", "breakdowns_of"]
+__all__ = ["FailuresCase", "LoadingCase", "breakdowns_of", "with_files"]
 
 Seconds = Annotated[float, BeforeValidator(parse_seconds), Field(gt=0, le=MAX_SECONDS)]
 Bandwidth = Annotated[float, BeforeValidator(parse_bandwidth), Field(ge=1, le=MAX_BYTES_PER_S)]
@@ -75,6 +77,11 @@ class FailuresCase(_Part):
 class LoadingCase(_Part):
     """What loading weights costs: bytes over the slowest bandwidth on their way."""
 
+    measured: str | None = Field(
+        default=None,
+        description="file that `measure --bandwidths` wrote: its bandwidths, where disk, host_memory and network are "
+        "left out",
+    )
     disk: Bandwidth | None = Field(
         default=None,
         description="bytes per second of a node's disk, such as 2 GB/s, which devices that load at once share; loading "
@@ -95,19 +102,53 @@ class LoadingCase(_Part):
     @model_validator(mode="after")
     def _whole(self) -> LoadingCase:
         for name in ("host_memory", "network", "cache", "start", "cold"):
-            if self.disk is None and getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(f"{name}: needs disk, where weights are kept; give its bytes per second")
+            if (
+                self.disk is None
+                and self.measured is None
+                and getattr(self, name) != type(self).model_fields[name].default
+            ):
+                raise ValueError(f"{name}: needs disk, where weights are kept; give its bytes per second, or measured")
         return self
+
+    def filled(self, measured: Mapping[str, Mapping[str, float]]) -> LoadingCase:
+        """With the bandwidths of its file, where it says no others; `measured` has those of each file."""
+        if self.measured is None:
+            return self
+        unsaid = {name: v for name, v in measured[self.measured].items() if getattr(self, name) is None}
+        return self.model_copy(update={**unsaid, "measured": None})
 
     @property
     def loading(self) -> Loading | None:
-        """As the simulator takes it."""
+        """As the simulator takes it; a case that names a file is filled before."""
         from ....simulator.serving.loading import Loading
 
+        assert self.measured is None
         if self.disk is None:
             return None
         host = float("inf") if self.host_memory is None else self.host_memory
         return Loading(self.disk, host, self.network, self.cache, self.start, source="the case")
+
+
+def with_files(case: ServingCase, folder: Path) -> tuple[ServingCase, dict[str, tuple[ScriptedFailure, ...]]]:
+    """A case at a door: with the bandwidths of its file, and the failure script that it names, by name.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read.
+    """
+    from ....profiles.measure.bandwidths import read_bandwidths
+    from ....simulator.failures import read_script
+
+    script, measured = case.failures.script, case.loading.measured
+    scripts = {script: read_script(folder / script)} if isinstance(script, str) else {}
+    if measured is None:
+        return case, scripts
+    try:
+        found = {measured: read_bandwidths(folder / measured)}
+    except InputError as error:
+        raise InputError(f"loading.measured: {error}") from None
+    return case.model_copy(update={"loading": case.loading.filled(found)}), scripts
 
 
 def breakdowns_of(

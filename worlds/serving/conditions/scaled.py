@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -15,10 +16,11 @@ if TYPE_CHECKING:  # a case is read without the simulator, whose kernels take lo
     from ....profiles import ModelProfile
     from ....simulator.cluster import Cluster
     from ....simulator.placement import Placement
-    from ....simulator.serving.loading import Loading
+    from ....simulator.serving.breakdowns import Breakdowns
     from ....simulator.serving.policy.scaling import Scaling
+    from .failing import LoadingCase
 
-__all__ = ["ScalingCase", "scaling_of"]
+__all__ = ["ScalingCase", "repairs_of", "scaling_of"]
 
 MIN_EVERY_S = 1e-3
 """Seconds between evaluations; a run evaluates as often as they fit into it."""
@@ -71,7 +73,7 @@ def scaling_of(
     placement: Placement,
     cluster: Cluster,
     profiles: Mapping[str, ModelProfile],
-    loading: Loading | None,
+    loading: LoadingCase,
 ) -> Scaling | None:
     """What a case says, as the simulator takes it for one placement; None if all groups run.
 
@@ -82,6 +84,13 @@ def scaling_of(
     from ....simulator.serving.breakdowns import start_s
     from ....simulator.serving.policy.scaling import Scaling
 
-    seconds = tuple(start_s(placement, g, cluster, profiles, loading) for g in range(len(placement.groups)))
+    seconds = tuple(start_s(placement, g, cluster, profiles, loading.loading) for g in range(len(placement.groups)))
     least = min(said.least, len(placement.groups))
-    return Scaling(least, said.up, said.down, seconds, said.by, said.every, said.hold)
+    return Scaling(least, said.up, said.down, seconds, said.by, said.every, said.hold, loading.cold)
+
+
+def repairs_of(breakdowns: Breakdowns | None, rule: Scaling | None) -> Breakdowns | None:
+    """What fails, until it is repaired: what loads after that, and how long, the rule says if there is one."""
+    if breakdowns is None or rule is None:
+        return breakdowns
+    return None if breakdowns.failures is None else replace(breakdowns, loading=None, cold_start=False)

@@ -1,67 +1,16 @@
-"""Serving cases whose times vary: what varies, the draws, and what they come to."""
+"""Serving cases whose times vary: what varies, and what a controller knows of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-
-import numpy as np
+from collections.abc import Mapping
+from dataclasses import replace
 
 from ....errors import InputError
 from ....profiles import ModelProfile
 from ....profiles.spread import NO_VARIATION, Spread, Variation
-from ....seeds import spawned
-from ....simulator.placement import Placement
-from ....simulator.serving import SimulationResult
-from ....simulator.serving.conditions import Conditions
-from ....simulator.serving.times import ServingTimes, draw_times
-from ....traces.trace import Trace
 from ..case import ServingCase
 
-__all__ = ["LEVEL", "Drawn", "cautious", "drawn", "times_of", "variation_of"]
-
-LEVEL = 0.95
-"""Share of runs that an interval is to hold."""
-
-AFTER_S = 60.0
-"""Seconds that draws go on after the last arrival; what is still served then meets the same factors again."""
-
-METRICS: Mapping[str, Callable[[SimulationResult], float]] = {
-    "attainment": lambda r: r.attainment,
-    "goodput": lambda r: r.goodput,
-    "mean_latency": lambda r: r.mean_latency,
-    "p50_latency": lambda r: r.latency(50.0),
-    "p99_latency": lambda r: r.latency(99.0),
-    "rejected": lambda r: float(r.rejected.sum()),
-}
-"""What is drawn an interval for."""
-
-
-@dataclass(frozen=True, eq=False)
-class Drawn:
-    """What a run is expected to be, over draws of its times.
-
-    Parameters
-    ----------
-    draws : Mapping[str, ndarray of float64, shape (draws,)]
-        Metric -> its value in each draw.
-    middle : SimulationResult
-        The draw whose attainment is the median.
-    """
-
-    draws: Mapping[str, np.ndarray[tuple[int], np.dtype[np.float64]]]
-    middle: SimulationResult
-
-    def mean(self, metric: str) -> float:
-        """Mean of a metric."""
-        return float(np.mean(self.draws[metric]))
-
-    def interval(self, metric: str) -> tuple[float, float]:
-        """The interval that holds `LEVEL` of the draws."""
-        tail = (1 - LEVEL) / 2
-        values = self.draws[metric]
-        low, high = np.quantile(values, tail, method="lower"), np.quantile(values, 1 - tail, method="higher")
-        return float(low), float(high)
+__all__ = ["cautious", "variation_of"]
 
 
 def variation_of(case: ServingCase, profiles: Mapping[str, ModelProfile]) -> Variation:
@@ -100,30 +49,3 @@ def cautious(
     factor = variation.stages.quantile(quantile)
     longer = {name: profile.scaled(factor) for name, profile in profiles.items()}
     return longer, replace(variation, stages=variation.stages.scaled(1 / factor))
-
-
-def times_of(variation: Variation, placement: Placement, traffic: Trace, seed: int) -> ServingTimes:
-    """What times are in one draw."""
-    return draw_times(variation, placement, traffic.duration + AFTER_S, seed)
-
-
-def drawn(
-    case: ServingCase,
-    conditions: Callable[[int], Conditions | None],
-    simulated: Callable[[Conditions | None], SimulationResult],
-) -> Drawn:
-    """Simulate a case `serving.draws` times.
-
-    Parameters
-    ----------
-    case : ServingCase
-        Whose draws and seed count.
-    conditions : callable
-        Draws what happens, under a seed.
-    simulated : callable
-        Simulates under these conditions.
-    """
-    results = [simulated(conditions(spawned(case.seed, k))) for k in range(case.serving.draws)]
-    order = np.argsort([r.attainment for r in results], kind="stable")
-    values = {name: np.array([metric(r) for r in results]) for name, metric in METRICS.items()}
-    return Drawn(values, results[int(order[len(order) // 2])])

@@ -18,12 +18,11 @@ from ....runtime.serving.controller import Script
 from ....runtime.serving.measure.rehearse import rehearse
 from ....runtime.serving.measure.service import in_service
 from ....simulator import Plan, simulate
-from ....simulator.failures import read_script
+from ....simulator.serving.times import times_of
 from ....traces.trace import Trace
 from ...door import Answer, Asked
 from ..case import ServingCase
-from ..conditions.failing import breakdowns_of
-from ..conditions.varying import times_of
+from ..conditions.failing import breakdowns_of, with_files
 from ..options import RunOptions
 
 __all__ = ["broken"]
@@ -46,8 +45,7 @@ def broken(asked: Asked, plan: Plan, traffic: Trace, source: str, costs: Mapping
         If a worker does not start, or a group is lost that was not to be.
     """
     case, options = cast(ServingCase, asked.case), cast(RunOptions, asked.options)
-    script_file = case.failures.script
-    scripts = {script_file: read_script(asked.folder / script_file)} if isinstance(script_file, str) else {}
+    case, scripts = with_files(case, asked.folder)
     breakdowns = breakdowns_of(case.failures, case.loading, scripts)
     cluster, placement, name = plan.cluster_spec, plan.placement, next(iter(asked.plans))
     if breakdowns is None or breakdowns.failures is None:
@@ -80,14 +78,13 @@ def broken(asked: Asked, plan: Plan, traffic: Trace, source: str, costs: Mapping
         )
         batching, rules = session.batching, dispatcher.policy
     asked.progress("simulating")
-    variation = known.variation
     found = over_time(
         result,
         lambda k: simulate(
             placement, traffic, known, dispatch=dispatcher.dispatch, admission=rules.admission, batching=batching,
             overhead=rules.overhead,
             conditions=conditions_of(
-                breaks, load_s, retried, None if variation.constant else times_of(variation, placement, traffic, k)
+                breaks, load_s, retried, times_of(known.variation, placement, traffic, k)
             ),
         ),
         draws=case.serving.draws,

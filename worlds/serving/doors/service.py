@@ -110,7 +110,7 @@ def _document(found: InService, source: str) -> dict[str, object]:
     return {
         "traffic": source,
         "visits": found.visits,
-        "levels": found.levels.tolist(),
+        "levels": found.levels.factor.tolist(),
         "turnaround_s": found.turnaround_s,
         "overhead_s": found.profiles.overhead_s,
         "quantiles": {str(p): variation.stages.quantile(p) for p in (0.05, 0.5, 0.95, 0.99)},

@@ -13,17 +13,19 @@ from ....errors import InputError
 from ....files import write_bytes
 from ....profiles import ModelProfile
 from ....profiles.spread import Variation
+from ....seeds import spawned
 from ....simulator import Plan, SimulationResult, simulate
-from ....simulator.failures import read_script
 from ....simulator.serving.breakdowns import Breakdowns
 from ....simulator.serving.conditions import Conditions
+from ....simulator.serving.forecast import Forecast, over_draws
+from ....simulator.serving.times import times_of
 from ....traces.trace import Trace
 from ...door import Answer, Asked
 from ...words import table
 from ..case import ServingCase
-from ..conditions.failing import breakdowns_of
-from ..conditions.scaled import scaling_of
-from ..conditions.varying import LEVEL, Drawn, cautious, drawn, times_of, variation_of
+from ..conditions.failing import breakdowns_of, with_files
+from ..conditions.scaled import repairs_of, scaling_of
+from ..conditions.varying import cautious, variation_of
 from ..measures import used
 from ..options import SimulateOptions
 from .costs import costs_of
@@ -55,23 +57,20 @@ def simulated(asked: Asked) -> Answer:
         warn_of_hopeless(traffic, costs[path], held, "" if len(plans) == 1 else f"{path}: ")
     asked.progress("simulating")
     varying = {path: variation_of(case, one) for path, one in costs.items()}
-    script = case.failures.script
-    scripts = {script: read_script(asked.folder / script)} if isinstance(script, str) else {}
+    case, scripts = with_files(case, asked.folder)
     breakdowns = breakdowns_of(case.failures, case.loading, scripts)
-    if case.scaling.least is not None and breakdowns is not None:
-        raise InputError("scaling.least: cannot be combined with failures or loading.cold; leave one of them out")
     results: dict[str, SimulationResult] = {}
-    spread: dict[str, Drawn] = {}
+    spread: dict[str, Forecast] = {}
     for path, plan in plans.items():
         known, variation = cautious(case, costs[path], varying[path])
         overhead = float(getattr(costs[path], "overhead_s", plan.serving.overhead_s))  # what a plan carries has none
-        serve = _serves(plan, traffic, known, overhead, case, options.engine)
         met = _conditions(variation, breakdowns, plan, traffic, costs[path], case)
-        if variation.constant and not case.failures.random:
-            results[path] = serve(met(case.seed))
-        else:
-            spread[path] = drawn(case, met, serve)
-            results[path] = spread[path].middle
+        serve = _serves(plan, traffic, known, overhead, case, options.engine, met)
+        seed = case.seed
+        if not variation.constant or case.failures.random:
+            spread[path] = over_draws(serve, draws=case.serving.draws, seed=case.seed)
+            seed = spawned(case.seed, spread[path].middle)
+        results[path] = serve(seed)
     written = tuple(path for path in (options.timeline, options.png) if path is not None)
     if options.timeline is not None:
         results[first].timeline().to_chrome(options.timeline)
@@ -80,7 +79,8 @@ def simulated(asked: Asked) -> Answer:
     text = [f"{len(traffic)} requests in {traffic.duration:.6g} s ({traffic.rate:.4g}/s): {source}"]
     text += _rows(results, spread)
     if spread:
-        text.append(f"means and {LEVEL:.0%} intervals over {case.serving.draws} draws of what varies")
+        level = next(iter(spread.values())).level
+        text.append(f"means and {level:.0%} intervals over {case.serving.draws} draws of what varies")
     text += _used(results)
     for path, result in results.items():
         for wanted, frame in ((options.per_group, result.per_group), (options.per_model, result.per_model)):
@@ -101,45 +101,45 @@ def _conditions(
 ) -> Callable[[int], Conditions | None]:
     """What happens in the run of a seed."""
 
-    rule = scaling_of(case.scaling, plan.placement, plan.cluster_spec, costs, case.loading.loading)
+    rule = scaling_of(case.scaling, plan.placement, plan.cluster_spec, costs, case.loading)
+    breakdowns = repairs_of(breakdowns, rule)
 
     def met(seed: int) -> Conditions | None:
-        times = None if variation.constant else times_of(variation, plan.placement, traffic, seed)
-        if rule is not None:
-            return Conditions(times, scaling=rule)
+        times = times_of(variation, plan.placement, traffic, seed)
         if breakdowns is None:
-            return None if times is None else Conditions(times)
+            return None if times is None and rule is None else Conditions(times, scaling=rule)
         horizon_s = float(traffic.arrival[-1])
-        return Conditions(times, breakdowns.outages(plan.placement, plan.cluster_spec, costs, horizon_s, seed))
+        return Conditions(times, breakdowns.outages(plan.placement, plan.cluster_spec, costs, horizon_s, seed), rule)
 
     return met
 
 
 def _serves(
-    plan: Plan, traffic: Trace, costs: Mapping[str, ModelProfile], overhead: float, case: ServingCase, engine: str
-) -> Callable[[Conditions | None], SimulationResult]:
-    """Simulates as the plan says it is served, but for what the case says."""
+    plan: Plan, traffic: Trace, costs: Mapping[str, ModelProfile], overhead: float, case: ServingCase, engine: str,
+    met: Callable[[int], Conditions | None],
+) -> Callable[[int], SimulationResult]:  # fmt: skip
+    """Simulates under a seed as the plan says it is served, but for what the case says."""
     said, planned = case.serving.model_fields_set, plan.serving
     max_batch = case.serving.max_batch if "max_batch" in said else planned.max_batch
     extra = case.serving.overhead if "overhead" in said else None
 
-    def serve(conditions: Conditions | None) -> SimulationResult:
+    def serve(seed: int) -> SimulationResult:
         result = simulate(
             plan.placement, traffic, costs, engine=engine, batching=None if max_batch == 1 else max_batch,
             dispatch=case.serving.dispatch if "dispatch" in said else planned.dispatch,
             admission=case.serving.admission if "admission" in said else planned.admission,
-            overhead=overhead if extra is None else extra, conditions=conditions,
+            overhead=overhead if extra is None else extra, conditions=met(seed),
         )  # fmt: skip
         return result.trim(case.warmup) if case.warmup > 0 else result
 
     return serve
 
 
-def _document(path: str, result: SimulationResult, spread: Drawn | None) -> dict[str, Any]:
+def _document(path: str, result: SimulationResult, spread: Forecast | None) -> dict[str, Any]:
     drawn_ = {} if spread is None else {
-        "draws": len(spread.draws["attainment"]),
+        "draws": len(spread.attainment),
         "expected": {
-            name: {"mean": spread.mean(name), "low": spread.interval(name)[0], "high": spread.interval(name)[1]}
+            name: dict(zip(("mean", "low", "high"), (spread.mean_of(name), *spread.interval_of(name)), strict=True))
             for name in spread.draws
         },
     }  # fmt: skip
@@ -169,13 +169,13 @@ def _used(results: Mapping[str, SimulationResult]) -> list[str]:
             share, begun = used(result), sum(use.from_s > 0 for use in result.uses)
             rows.append(
                 f"{path}: {share['device_hours']:.4g} device-hours, {share['mean_devices']:.3g} of "
-                f"{result.placement.n_devices} devices in the mean; {begun} starts of groups "
-                "(simulated by the reference engine)"
+                f"{result.placement.n_devices} devices in the mean; {begun} starts of groups"
+                + (" (simulated by the reference engine)" if result.engine == "simpy" else "")
             )
     return rows
 
 
-def _rows(results: Mapping[str, SimulationResult], spread: Mapping[str, Drawn]) -> list[str]:
+def _rows(results: Mapping[str, SimulationResult], spread: Mapping[str, Forecast]) -> list[str]:
     width = max(len("plan"), *(len(path) for path in results)) + 2
     wide = 28 if spread else 11
     rows = [
@@ -194,12 +194,12 @@ def _rows(results: Mapping[str, SimulationResult], spread: Mapping[str, Drawn]) 
     return rows
 
 
-def _drawn_row(spread: Drawn, has_slo: bool) -> str:
+def _drawn_row(spread: Forecast, has_slo: bool) -> str:
     """A plan's row without its name: means, and the interval of the attainment."""
-    low, high = spread.interval("attainment")
-    attained = f"{spread.mean('attainment'):.2%} ({low:.2%} to {high:.2%})" if has_slo else "no SLO"
-    latencies = "".join(f"{spread.mean(name) * 1e3:>9.1f}" for name in ("mean_latency", "p50_latency", "p99_latency"))
-    return f"{attained:>28}{spread.mean('goodput'):>11.4g}{latencies}{spread.mean('rejected'):>10.0f}"
+    attained = f"{spread.mean:.2%} ({spread.low:.2%} to {spread.high:.2%})" if has_slo else "no SLO"
+    seconds = map(spread.mean_of, ("mean_latency", "p50_latency", "p99_latency"))
+    latencies = "".join(f"{s * 1e3:>9.1f}" for s in seconds)
+    return f"{attained:>28}{spread.mean_of('goodput'):>11.4g}{latencies}{spread.mean_of('rejected'):>10.0f}"
 
 
 def _draw(results: Mapping[str, SimulationResult], png: Path) -> None:
