@@ -247,7 +247,8 @@ class PlanOptions(InstanceOptions):
         ``"mean"`` attainment over robust traces or draws, or the quantile of it to make large (0: the worst).
     survive : str
         ``device`` or ``node``: plan for what is attained when any one of them is lost, whichever hurts most, and only
-        then for what is attained while all is well; ``none``: all stays well.
+        then for what is attained while all is well; ``none``: all stays well. With drawn times or failures both are
+        means over the draws (or the quantile `criterion`), what is lost being away in all of them from the beginning.
     fill : bool
         Fill spare memory with replicas that do no harm.
     """
@@ -303,9 +304,8 @@ class PlanOptions(InstanceOptions):
             object.__setattr__(self, "failures", Breakdowns(_failures_of(given)))
         elif not isinstance(given, Breakdowns):
             _check_word(self, "failures", ("none", "drawn"))
-        for name, other in (("survive", self.survive != "none"), ("robust", self.robust is not None)):
-            if self.failures != "none" and other:
-                raise InputError(f"failures: drawn failures and {name} are two aims; leave one out")
+        if self.failures != "none" and self.robust is not None:
+            raise InputError("failures: drawn failures and robust are two aims; leave one out")
 
     def breakdowns(self, told: Breakdowns | None, cluster: Cluster) -> Breakdowns | None:
         """What fails while placements are judged; `told` is what the problem says of it.

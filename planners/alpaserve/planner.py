@@ -13,7 +13,7 @@ from ...simulator.serving.breakdowns import Breakdowns
 from ...simulator.serving.plan.file import Plan
 from ...traces.trace import Trace
 from .baselines import config_of, uniform_groups
-from .drawn import plan_over_draws
+from .drawn import plan_over_draws, variation_of
 from .evaluator import Evaluator, State
 from .finish import finish
 from .instance import build_instance
@@ -29,7 +29,7 @@ __all__ = ["plan"]
 RECORDED = (
     "algorithm", "selection", "beam", "config", "max_op", "max_pp", "bucket_threshold", "bucketings", "remainder",
     "max_splits", "polish", "local_search_iterations", "local_search_seconds", "robust", "times", "failures", "draws",
-    "criterion", "fill", "memory",
+    "criterion", "survive", "fill", "memory",
 )  # fmt: skip
 """Options that a plan says it was made with, in this order. How it is served stands elsewhere in a plan."""
 
@@ -48,6 +48,7 @@ def plan(
     seed: int = 0,
     progress: Progress | None = None,
     breakdowns: Breakdowns | None = None,
+    max_batch: int = 1,
     **options: Any,
 ) -> Plan:
     """Plan a placement as AlpaServe does (§4.2).
@@ -68,6 +69,9 @@ def plan(
         Called with a line of text now and then.
     breakdowns : Breakdowns, optional
         What fails and what loading costs: used with ``failures="drawn"`` alone.
+    max_batch : int
+        Largest batch that the plan will be served with: what is drawn, and what is lost, is judged with it. The search
+        without either knows no batches.
     **options
         Fields of `PlanOptions`: the algorithm, what it searches, how the plan will be served.
 
@@ -92,6 +96,10 @@ def plan(
         traces = resampled(trace, asked.robust, seed) if isinstance(asked.robust, int) else list(asked.robust)
         instance = build_instance(cluster, nominal.models, concatenate(traces), profiles, asked)
     evaluator = Evaluator(instance)
+    over_draws = asked.times == "drawn" or fails is not None or (asked.survive != "none" and max_batch > 1)
+    if asked.times == "drawn":
+        variation_of(instance)  # refused before any work, as the loss of an only node is
+    survival = None if asked.survive == "none" else Survival(evaluator, asked.survive)
 
     def search(e: Evaluator) -> State:
         solver = Search(e, asked.partition, progress)
@@ -105,8 +113,8 @@ def plan(
 
     improve = _improver(asked, seed, progress)
     state = search(evaluator)
-    if asked.survive != "none":
-        return _surviving(asked, evaluator, search(evaluator), begun, seed, progress)
+    if survival is not None and not over_draws:
+        return _surviving(asked, survival, state, begun, seed, progress)
     extra: dict[str, float] = {}
     placement: Placement | None = None
     quantile = asked.quantile
@@ -117,11 +125,11 @@ def plan(
         state = max(candidates, key=lambda s: scenarios.quantile(s, quantile))
         state = improve(evaluator, state, scenarios.objective(quantile))
         extra["robust_quantile"] = scenarios.quantile(state, quantile)
-    elif asked.times == "drawn" or fails is not None:
+    elif over_draws:
         usual = improve(evaluator, state, None)
-        if fails is not None and asked.fill:
+        if asked.fill and (fails is not None or survival is not None):
             usual = fill_spare_memory(evaluator, usual)
-        state, placement, extra = plan_over_draws(asked, evaluator, usual, search, seed, fails, progress)
+        state, placement, extra = plan_over_draws(asked, evaluator, usual, search, seed, fails, max_batch, progress)
     else:
         state = improve(evaluator, state, None)
     if asked.fill and not extra:  # replicas that do no harm to the mean may still harm a quantile
@@ -141,13 +149,13 @@ def _record(asked: PlanOptions, traces: int = 0) -> dict[str, Any]:
 
 
 def _surviving(
-    asked: PlanOptions, evaluator: Evaluator, usual: State, begun: float, seed: int, progress: Progress | None
+    asked: PlanOptions, survival: Survival, usual: State, begun: float, seed: int, progress: Progress | None
 ) -> Plan:
     """The plan for what is attained after the worst loss, and how it compares with the usual one.
 
     The local search begins at the best of the usual plan and of equal groups of each configuration.
     """
-    survival, instance = Survival(evaluator, asked.survive), evaluator.instance
+    evaluator, instance = survival.evaluator, survival.evaluator.instance
     if asked.fill:
         usual = fill_spare_memory(evaluator, usual)
     starts = [usual, *([] if asked.config is not None else equal_groups(evaluator))]

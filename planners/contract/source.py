@@ -17,7 +17,7 @@ from ...simulator.cluster import Cluster
 from ...simulator.serving.plan.file import Plan
 from ...traces.trace import Trace
 from ...wording import nearest
-from ..alpaserve.clockwork import ScheduledPlan
+from ..alpaserve.clockwork import ScheduledPlan, clockwork_pp
 from . import door, installed
 from . import file as planner_file
 from .problem import Problem
@@ -25,8 +25,11 @@ from .shipped import OPTIONS, PLANNERS
 
 __all__ = ["PlannerSource", "split_names"]
 
-COMMON = ("dispatch", "admission", "overhead", "seed", "progress", "breakdowns")
+COMMON = ("dispatch", "admission", "overhead", "seed", "progress", "breakdowns", "max_batch")
 """What every shipped planner is told by the problem, not by its options."""
+
+JUDGED_IN_BATCHES = ("drawn_", "failures_", "survive_", "attainment_of_usual")
+"""How metrics begin that a shipped planner predicts in batches too, where the problem has them."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -90,6 +93,11 @@ class PlannerSource(Shown):
     def shipped(self) -> bool:
         """Whether the planner comes with Meshwright."""
         return self.name in PLANNERS
+
+    @property
+    def schedules(self) -> bool:
+        """Whether its placement is known to change over time; of a planner from outside nothing is known before."""
+        return self.shipped and PLANNERS[self.name] is clockwork_pp
 
     def function(self) -> Callable[..., object]:
         """The planner itself; loaded once in a process.
@@ -157,7 +165,8 @@ class PlannerSource(Shown):
             return door.call(self.function(), problem, self.name, progress=progress, where=where)
         self.check_options(problem.options, where)
         p = problem
-        told = {"breakdowns": p.breakdowns} if "breakdowns" in inspect.signature(PLANNERS[self.name]).parameters else {}
+        takes = inspect.signature(PLANNERS[self.name]).parameters
+        told = {name: getattr(p, name) for name in ("breakdowns", "max_batch") if name in takes}
         found = PLANNERS[self.name](
             p.cluster, p.models, p.trace, p.profiles, dispatch=p.dispatch, admission=p.admission, overhead=p.overhead,
             seed=p.seed, progress=progress, **told, **p.options,
@@ -166,10 +175,14 @@ class PlannerSource(Shown):
             return found
         # The shipped planners search without batching; what they decided is predicted as it will be served.
         entry = found.planner
-        return p.plan(
+        plan = p.plan(
             found.placement, name=entry.name, options=entry.options, evaluations=entry.evaluations,
             seconds=entry.seconds,
         )  # fmt: skip
+        judged = {name: value for name, value in found.predicted.items() if name.startswith(JUDGED_IN_BATCHES)}
+        if isinstance(plan, ScheduledPlan) or not judged:
+            return plan
+        return plan.model_copy(update={"predicted": {**plan.predicted, **judged}})
 
     def as_function(self) -> Callable[..., Plan | ScheduledPlan]:
         """The planner, called as the shipped ones are: ``planner(cluster, models, trace, profiles, **options)``."""
@@ -187,7 +200,7 @@ def _called(
     **options: Any,
 ) -> Plan | ScheduledPlan:
     """A planner from outside, called as the shipped ones are: what is part of the problem is told from its options."""
-    said = {name: options.pop(name) for name in (*COMMON, "max_batch") if name in options}
+    said = {name: options.pop(name) for name in COMMON if name in options}
     if said.get("overhead") is None:
         said["overhead"] = float(getattr(profiles, "overhead_s", 0.0))
     names = getattr(trace, "models", ()) if models is None else models

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .judge import DrawnConditions
+from .judge import DrawnConditions, variation_of
 from .search import plan_over_draws
 
-__all__ = ["DrawnConditions", "plan_over_draws"]
+__all__ = ["DrawnConditions", "plan_over_draws", "variation_of"]

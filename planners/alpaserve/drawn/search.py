@@ -32,18 +32,19 @@ def plan_over_draws(
     search: Callable[[Evaluator], State],
     seed: int,
     breakdowns: Breakdowns | None,
+    max_batch: int = 1,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[State, Placement, dict[str, float]]:
     """The state that attains most over the draws, where its groups are, and what is said of it.
 
-    Times alone: the plans for the profile's times and for slower ones. Where machines fail, also the plans that survive
-    the loss of any device and of any node, and equal groups of each configuration (small ones have more replicas, and
-    lose less with a device), each with spare memory filled too.
+    Times alone: the plans for the profile's times and for slower ones. Where machines fail or a loss is to be survived,
+    also the plans that survive the loss of any device and of any node, and equal groups of each configuration (small
+    ones have more replicas, and lose less with a device), each with spare memory filled too.
 
     Parameters
     ----------
     asked : PlanOptions
-        What is drawn, how often, by what it is judged; moves of the local search.
+        What is drawn, how often, by what it is judged; what is lost; moves of the local search.
     evaluator : Evaluator
         Of the problem with the profile's times, where nothing fails.
     usual : State
@@ -54,6 +55,8 @@ def plan_over_draws(
         Of draws and moves.
     breakdowns : Breakdowns, optional
         What fails; nothing if left out.
+    max_batch : int
+        Largest batch that is served in the draws.
     progress : callable, optional
         Called with a line of text now and then.
 
@@ -64,40 +67,50 @@ def plan_over_draws(
     """
     instance, q = evaluator.instance, asked.quantile
     variation = variation_of(instance) if asked.times == "drawn" else NO_VARIATION
-    placed = None
-    if breakdowns is not None and instance.cluster.nodes > 1 and _takes_nodes(breakdowns):
-        spread = Survival(evaluator, "node")
+    fails, loses = breakdowns is not None, asked.survive != "none"
+    placed: Callable[[State], Placement] | None = None
+    spread = None
+    if loses or (breakdowns is not None and instance.cluster.nodes > 1 and _takes_nodes(breakdowns)):
+        spread = Survival(evaluator, asked.survive if loses else "node")
         placed = lambda state: spread.placement(spread.arrange(state))  # noqa: E731
-    drawn = DrawnConditions(evaluator, asked.draws, seed, variation, breakdowns, placed)
+    drawn = DrawnConditions(evaluator, asked.draws, seed, variation, breakdowns, placed, asked.survive, max_batch)
+    goal = drawn.objective(q)
+
+    def best(states: list[State]) -> State:
+        return min(states, key=lambda state: goal(state, None) or 0)
+
     candidates = [usual, *(search(Evaluator(slower(instance, factor))) for factor in drawn.slow)]
-    if breakdowns is not None:
+    if fails or loses:
         equal = [] if asked.config is not None else equal_groups(evaluator)
         candidates += [*equal, *_survivors(evaluator, [usual, *equal], seed)]
         if asked.fill:
             candidates += [fill_spare_memory(evaluator, state) for state in candidates]
         candidates = list(dict.fromkeys(candidates))
-    state = max(candidates, key=lambda s: drawn.value(s, q))
+    state = best(candidates)
     moves, seconds = asked.local_search_iterations, asked.local_search_seconds
-    if not moves and not seconds and breakdowns is not None:
+    if not moves and not seconds and (fails or loses):
         moves = DRAWN_MOVES
     if moves or seconds:
         state = local_search(
-            evaluator, state, iterations=moves or None, seconds=seconds or None, seed=seed,
-            objective=drawn.objective(q), progress=progress,
+            evaluator, state, iterations=moves or None, seconds=seconds or None, seed=seed, objective=goal,
+            progress=progress,
         ).state  # fmt: skip
-    if breakdowns is None:
-        return (
-            state,
-            drawn.placement(state),
-            drawn_metrics("drawn", drawn.attainments(state), drawn.attainments(usual), q),
-        )
-    if asked.fill:
-        state = max((state, fill_spare_memory(evaluator, state)), key=lambda s: drawn.value(s, q))
-    plain = evaluator.placement(usual)  # where the usual plan has its groups: spreading them over nodes is a gain too
-    before, after, placement = drawn.attainments_of(plain), drawn.attainments(state), drawn.placement(state)
+    if asked.fill and (fails or loses):
+        state = best([state, fill_spare_memory(evaluator, state)])
+    placement = drawn.placement(state)
+    plain = evaluator.placement(usual)  # where it would have its groups: spreading them over nodes is a gain too
+    after = drawn.attainments(state)
+    if spread is not None and loses:
+        plain = spread.placement(spread.improved(spread.arrange(usual)))
+        swapped = spread.placement(spread.improved(spread.arrange(state)))
+        tried = drawn.attainments_of(swapped)
+        if judged(tried, q) > judged(after, q):
+            after, placement = tried, swapped
+    before = drawn.attainments_of(plain)
     if judged(before, q) > judged(after, q):
         state, placement, after = usual, plain, before
-    return state, placement, drawn_metrics("failures", after, before, q)
+    prefix = "failures" if fails else "drawn" if asked.times == "drawn" else ""
+    return state, placement, drawn_metrics(prefix, after, before, q)
 
 
 def _takes_nodes(breakdowns: Breakdowns) -> bool:

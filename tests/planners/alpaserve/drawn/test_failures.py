@@ -111,7 +111,6 @@ FAR = Breakdowns(Failures(events=(ScriptedFailure(5.0, "device", 9),)))
         ({"failures": {"mtbf": "day", "mttr": 3}}, "failures: mtbf: expected seconds > 0"),
         ({"failures": {"every": 30}}, "failures: unknown 'every'"),
         ({"failures": {}}, "nothing ever fails"),
-        ({"failures": FAILING, "survive": "device"}, "leave one out"),
         ({"failures": FAILING, "robust": 2}, "leave one out"),
         ({"failures": FAILING, "draws": 1}, "draws: "),
         ({"criterion": 0.0}, "failures=drawn"),
