@@ -74,7 +74,7 @@ def training_plan(
     group = GroupLinks.of(cluster, kernels.rates, [tp], 1)
     code = RECOMPUTE.index(c.recompute)
     layer = layer_times(shape, kernels, stack, group, [microbatch], [c.sequence_parallel], [code])
-    ends = end_times(shape, kernels, group, [microbatch], [c.sequence_parallel])
+    ends = end_times(shape, kernels, group, [microbatch], [c.sequence_parallel], stack)
     size, states = DTYPE_BYTES[c.dtype], STATE_BYTES[c.dtype]
     n = microbatch * shape.seq
     split = tp if c.sequence_parallel else 1

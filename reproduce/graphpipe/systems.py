@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InfeasibleError, LimitError
-from ...profiles.hardware import DEVICES, DeviceSpec, LinkSpec
+from ...profiles.devices import DEVICES
+from ...profiles.hardware import DeviceSpec, LinkSpec
 from ...simulator.cluster import Cluster
 from ..style import BLUE, GREEN, ORANGE
 

@@ -91,7 +91,7 @@ class TrainingWorld(OpenWorld):
 
             return ZOO
         if path == "cluster.device":
-            from ...profiles.hardware import DEVICES
+            from ...profiles.devices import DEVICES
 
             return DEVICES
         return ()

@@ -57,7 +57,7 @@ _V100_SINGLE = 15.7 / 125  # data sheet of V100 SXM2: no tensor cores for float3
 
 _FAMILIES: dict[str, Rates] = {
     "v100": Rates(
-        80, 0.92, 0.90, 3e-6, 3e-6, 0.80, 0.40, 0.32, 500, _V100_SINGLE, _V100_SINGLE,
+        80, 0.92, 0.86, 5e-6, 3e-6, 0.80, 0.40, 0.32, 500, _V100_SINGLE, _V100_SINGLE,
         "float32 15.7 TFLOP/s: V100 SXM2 data sheet; shares of the peak estimated from A100's, no measurement",
     ),
     "a100": Rates(108, 0.92, 0.913, 3e-6, 2e-6, 0.80, 0.63, 0.56, 500, 0.5, 1.0, f"{_GEMM}; float32 as TF32"),

@@ -36,8 +36,8 @@ def lines(machine: Machine, seed: int, tell: Tell) -> tuple[Line, ...]:
             f"{int(frame.requests.iloc[0])} requests",
             "the LLM world with tables measured right before, and times in service", "this machine", machine.name,
             machine.date, "out",
-            f"times in service are those of other requests, served before; the engine had its core for {share:.1%} of "
-            "its steps' time",
+            "times in service are those of every other half second of the run, latencies those of requests that came "
+            f"between; the engine had its core for {share:.1%} of its steps' time",
             f"made now; `meshwright compare llm --model {MODEL}` does more cells, and says why one is off",
             Errors.relative(frame.simulated.tolist(), frame.real.tolist(), inside),
         ),

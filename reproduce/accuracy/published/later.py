@@ -4,9 +4,11 @@ The split was written down first: runs to choose the model's physics by, and run
 the model stood. Nothing in the model is fitted to either; what the first part may do is to show that something is
 missing.
 
-Chosen by: Megatron-LM on V100s within a node (LiBai's benchmark); GPT models of NeMo's FP8 table.
+Chosen by: Megatron-LM on V100s within a node (LiBai's benchmark); GPT models of NeMo's FP8 table; MPT models of LLM
+Foundry on one node of A100-80GBs.
 Reported: Megatron-LM on V100s over two and four nodes, the Megatron-LM 1.0 page (DGX-2H), the Llama-2 and Nemotron
-models of NeMo's FP8 table, MPT models of LLM Foundry on 16 to 64 H100s (FSDP), Llama 3 405B on 8,192 and 16,384 H100s.
+models of NeMo's FP8 table, MPT models of LLM Foundry on 16 to 512 H100s and on 16 to 128 A100-40GBs (FSDP), Llama 3
+405B on 8,192 and 16,384 H100s.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from dataclasses import replace
 
 from ....profiles.hardware import LinkSpec, device
 from ....simulator import Cluster
-from ....simulator.training import CORE, MEGATRON_2022, NEMO_2024, TransformerShape
+from ....simulator.training import CORE, FSDP_2023, MEGATRON_2022, NEMO_2024, TransformerShape
 from .megatron import Point
 
 __all__ = ["chosen", "libai", "llama3", "main", "megatron_one", "mpt", "nemo", "reported"]
@@ -34,6 +36,7 @@ def chosen() -> Iterator[Point]:
         "24 2x2x1 32 512 full 36.9", "24 4x2x1 32 1024 full 73.2", "24 2x1x4 32 512 full 65.3",
     )  # fmt: skip
     yield from nemo("GPT3")
+    yield from mpt(MPT_A100, "a100-80gb", "LLM Foundry, one node of A100-80GB")
 
 
 def reported() -> Iterator[Point]:
@@ -46,7 +49,9 @@ def reported() -> Iterator[Point]:
     yield from megatron_one()
     yield from nemo("Llama-2")
     yield from nemo("Nemotron")
-    yield from mpt()
+    yield from mpt(MPT_H100, "h100-80gb", "LLM Foundry, H100")
+    yield from mpt(MPT_H100_LARGE, "h100-80gb", "LLM Foundry, 128 and 512 H100")
+    yield from mpt(MPT_A100_40, "a100-40gb", "LLM Foundry, A100-40GB", 2)
     yield from llama3()
 
 
@@ -118,36 +123,75 @@ def nemo(family: str) -> Iterator[Point]:
             yield Point("NeMo 24.07, FP8", name, shape, here, said, NEMO_2024, seconds)
 
 
-def mpt() -> Iterator[Point]:
-    """LLM Foundry's table (mosaicml/llm-foundry, scripts/train/benchmarking), H100 in bf16, sequences of 2,048, nothing
-    recomputed, more than one node. FSDP in PyTorch 2.1 without fused kernels: another software."""
-    sizes = {"760m": (24, 1536, 12), "1b": (24, 2048, 16), "3b": (32, 2560, 20), "13b": (40, 5120, 40)}
-    rows = (
-        ("760m", 16, 24, 384, 1096819), ("760m", 32, 24, 768, 2175091), ("1b", 16, 20, 320, 736596),
-        ("1b", 32, 20, 640, 1444183), ("1b", 64, 20, 1280, 2841754), ("3b", 16, 10, 480, 386285),
-        ("3b", 32, 6, 576, 736701), ("3b", 64, 6, 1152, 1441663), ("13b", 16, 2, 32, 76280),
-        ("13b", 32, 2, 64, 153960), ("13b", 64, 2, 128, 307209),
-    )  # fmt: skip
-    for size, devices, b, batch, rate in rows:
-        shape = TransformerShape(*sizes[size], vocab=50368, seq=2048, dropout=False)
-        said = {"tp": 1, "pp": 1, "dp": devices, "microbatch": b, "global_batch": batch, "zero": 3}
-        here = Cluster(devices // 8, 8, "h100-80gb")
-        name = f"MPT {size}, {devices} devices, b {b}"
-        yield Point("LLM Foundry, H100", name, shape, here, said, CORE, batch * 2048 / rate)
+MPT = {
+    "125m": (12, 768, 12), "350m": (24, 1024, 16), "760m": (24, 1536, 12), "1b": (24, 2048, 16), "3b": (32, 2560, 20),
+    "7b": (32, 4096, 32), "13b": (40, 5120, 40), "30b": (48, 7168, 56), "70b": (80, 8192, 64),
+}  # fmt: skip
+MPT_H100 = (
+    "760m 2048 16 24 384 no 1096819", "760m 2048 32 24 768 no 2175091", "1b 2048 16 20 320 no 736596",
+    "1b 2048 32 20 640 no 1444183", "1b 2048 64 20 1280 no 2841754", "3b 2048 16 10 480 no 386285",
+    "3b 2048 32 6 576 no 736701", "3b 2048 64 6 1152 no 1441663", "13b 2048 16 2 32 no 76280",
+    "13b 2048 32 2 64 no 153960", "13b 2048 64 2 128 no 307209",
+)  # fmt: skip
+MPT_H100_LARGE = (
+    "7b 2048 128 6 768 no 1340830", "7b 2048 512 6 3072 no 4951479", "13b 2048 128 16 2048 full 650264",
+    "13b 2048 512 16 8192 full 2535811", "30b 2048 128 8 1024 full 281491", "30b 2048 512 8 4096 full 1083366",
+    "70b 2048 128 8 1024 full 135490", "70b 2048 512 8 4096 full 515636",
+)  # fmt: skip
+MPT_A100 = (
+    "125m 2048 8 32 512 no 1133901", "350m 2048 8 32 512 no 470263", "760m 2048 8 24 384 no 259472",
+    "1b 512 8 56 1792 no 185186", "1b 2048 8 14 448 no 164109", "1b 16384 8 2 64 no 79650",
+    "3b 512 8 40 1920 no 97019", "3b 2048 8 10 160 no 86491", "3b 8192 8 3 144 no 61567",
+    "7b 1024 8 64 1024 full 34857", "7b 2048 8 6 96 no 37130", "7b 8192 8 8 128 full 25655",
+    "13b 1024 8 40 960 full 18647", "13b 2048 8 2 48 no 18097", "13b 4096 8 10 240 full 16482",
+    "30b 2048 8 3 504 full 7330", "30b 8192 8 1 168 full 4594",
+)  # fmt: skip
+MPT_A100_40 = (
+    "350m 2048 16 18 288 no 886622", "350m 2048 128 18 2304 no 6647647", "760m 2048 16 12 192 no 473723",
+    "760m 2048 128 12 1536 no 3704382", "1b 2048 16 8 128 no 305372", "1b 2048 128 10 1280 no 2386897",
+    "3b 2048 16 5 80 no 156013", "3b 2048 128 6 768 no 1220885", "7b 2048 16 16 256 full 58322",
+    "7b 2048 128 18 2304 full 463749", "13b 2048 16 10 160 full 31900", "13b 2048 128 16 2048 full 252444",
+    "30b 2048 32 4 128 full 27431", "30b 2048 128 6 768 full 110803", "70b 2048 64 2 128 full 17672",
+    "70b 2048 128 4 512 full 48194",
+)  # fmt: skip
+
+
+def mpt(rows: tuple[str, ...], name: str, source: str, reduced: int = 4) -> Iterator[Point]:
+    """LLM Foundry's tables (mosaicml/llm-foundry, scripts/train/benchmarking): bf16, FSDP with everything sharded. A
+    row: model, tokens of a sequence, devices, microbatch, global batch, recomputation, tokens/s.
+
+    `reduced`: bytes of a gradient as it is reduced, 4 where the table says DEFAULT, 2 where it says PURE. The tables
+    have no versions. Taken is FlashAttention's first generation, in Triton, which MPT's own code recommended when the
+    tables began: at 16,384 tokens attention would otherwise have to take no time beside it. Nodes of A100s have 1,600
+    Gb/s; nodes of H100s are taken to have 3,200.
+    """
+    stack = replace(FSDP_2023, flash_generation=1, gradient_bytes=0 if reduced == 4 else reduced)
+    spec = device(name)
+    if name.startswith("a100"):
+        spec = replace(spec, inter_node=LinkSpec(25e9, spec.inter_node.latency_s))
+    for row in rows:
+        size, seq, devices, b, batch, again, rate = row.split()
+        shape = TransformerShape(*MPT[size], vocab=50368, seq=int(seq), dropout=False)
+        said = {"tp": 1, "pp": 1, "dp": int(devices), "microbatch": int(b), "global_batch": int(batch), "zero": 3,
+                "recompute": "full" if again == "full" else "none"}  # fmt: skip
+        what = f"MPT {size}, {seq} tokens, {devices} devices, b {b}, {said['recompute']}"
+        seconds = int(batch) * int(seq) / int(rate)
+        yield Point(source, what, shape, Cluster(int(devices) // 8, 8, spec), said, stack, seconds)
 
 
 def llama3() -> Iterator[Point]:
     """Llama 3 (arXiv 2407.21783), Table 4 as remembered, not read again: the rows without context parallelism. 405B,
-    sequences of 8,192, tp 8, pp 16,
-    batch of 16 M tokens, 430 and 400 TFLOP/s per device. Taken: chunks of a layer, gradients and optimizer sharded, no
-    recomputation; FLOPs as the paper's 6 per parameter and token with causal attention in full."""
+    sequences of 8,192, tp 8, pp 16, batch of 16 M tokens, 430 and 400 TFLOP/s per device. Taken: chunks of a layer,
+    gradients and optimizer sharded, no recomputation; FLOPs as the paper's 6 per parameter and token with causal
+    attention in full; FlashAttention-2, since the third came when the runs were over (July 2024)."""
+    stack = replace(CORE, flash_generation=2)
     shape = TransformerShape(126, 16384, 128, 8, 53248, 128256, 8192, True)
     for dp, batch, tflops in ((64, 2048, 430), (128, 2048, 400)):
         said = {"tp": 8, "pp": 16, "dp": dp, "microbatch": 1, "global_batch": batch, "interleave": 8, "zero": 1,
                 "sequence_parallel": True}  # fmt: skip
         here = Cluster(16 * dp, 8, "h100-80gb")
         seconds = shape.model_flops(batch) / (tflops * 1e12 * 128 * dp)
-        yield Point("Llama 3, Table 4", f"405B dp {dp}", shape, here, said, CORE, seconds)
+        yield Point("Llama 3, Table 4", f"405B dp {dp}", shape, here, said, stack, seconds)
 
 
 def main() -> None:

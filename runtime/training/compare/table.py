@@ -19,7 +19,7 @@ PROBABILITY = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Simulated and measured iteration time of one plan: medians of all iterations that count.
+    """Simulated and measured iteration time of one plan: means of all iterations that count.
 
     Parameters
     ----------

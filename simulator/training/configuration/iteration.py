@@ -63,8 +63,7 @@ def iteration(shape: TransformerShape, cluster: Cluster, kernels: Kernels, stack
     few = c.take(sample)
     group = GroupLinks.of(cluster, kernels.rates, few.tp, 1)
     layer = layer_times(shape, kernels, stack, group, few.microbatch, few.sequence_parallel, few.recompute)
-    added = 2 * (stack.gradient_bytes or 4)
-    ends = end_times(shape, kernels, group, few.microbatch, few.sequence_parallel, added)
+    ends = end_times(shape, kernels, group, few.microbatch, few.sequence_parallel, stack)
 
     p, m = c.pp.astype(float), c.microbatches.astype(float)
     middle, outer = stage_layers(shape, c.pp, c.interleave)
@@ -128,6 +127,13 @@ def _most_params(shape: TransformerShape, c: Columns) -> Floats:
     return np.where(c.pp > 2, np.maximum(ends, middle), ends)
 
 
+def _flat_traffic(gradient: int) -> int:
+    """Bytes moved per parameter and microbatch around a flat tensor (`Stack.flat`): gradients are copied into it
+    (2 + 2), cast to the type in which they are reduced if that is another, and divided by the devices there (PyTorch
+    2.1, torch/distributed/fsdp/_runtime_utils.py)."""
+    return 4 + (2 + gradient if gradient > 2 else 0) + 2 * gradient
+
+
 def _send_seconds(
     shape: TransformerShape, cluster: Cluster, kernels: Kernels, stack: Stack, few: Columns, group: GroupLinks
 ) -> Floats:
@@ -158,7 +164,7 @@ def _data_parallel(
     params = _most_params(shape, c)
     parameter, gradient, _ = state_bytes(stack, kernels.dtype)
     bucket = np.maximum(BUCKET[0], BUCKET[1] * c.dp)
-    buckets = np.ceil(params / bucket)
+    buckets = np.where(c.zero >= 2, np.ceil(shape.layers / c.pp), np.ceil(params / bucket))
     layer = np.minimum(c.pp / shape.layers, 1.0)  # of a stage's pass
     share = np.where(c.zero >= 2, layer, np.minimum(np.maximum(layer, bucket / params), 1.0))
     m = c.microbatches.astype(float)
@@ -173,6 +179,7 @@ def _data_parallel(
     plain = exposed(reduce, backward, stack.overlap_data)
     once = exposed(scatter, backward, stack.overlap_data) + exposed(gather, forward, stack.overlap_data)
     gathered = exposed(gather, forward, stack.overlap_data)
-    every = m * exposed(scatter, backward, True) + gathered
-    full = m * (exposed(gather, forward, True) + exposed(gather + scatter, backward, True))
+    copies = kernels.streaming(_flat_traffic(gradient) * params) if stack.flat else 0.0
+    every = m * (exposed(scatter, backward, True) + copies) + gathered
+    full = m * (exposed(gather, forward, True) + exposed(gather + scatter, backward, True) + copies)
     return np.select([c.zero == 0, c.zero == 1, c.zero == 2], [plain, once, every], full)

@@ -150,16 +150,17 @@ class Kernels:
             best = np.minimum(best, waves * wave)
         return r.kernel_s + np.maximum(best, moved / self.stream)
 
-    def flash(self, tokens: Any, heads: Any, seq: int, head_dim: int, *, backward: bool) -> Floats:
+    def flash(self, tokens: Any, heads: Any, seq: int, head_dim: int, *, backward: bool, generation: int = 0) -> Floats:
         """Seconds of causal fused attention: half of the scores; the backward pass has five products for two.
 
-        The share of the peak is ``asymptote x seq / (seq + half)``, less for narrow heads (0.8 of it at 64).
+        The share of the peak is ``asymptote x seq / (seq + half)``, less for narrow heads (0.8 of it at 64); which
+        ones, `generation` says (`DeviceRates.flash`).
         """
-        r = self.rates
+        forward, back, half = self.rates.flash(generation)
         products = 2.0 * np.asarray(tokens, dtype=float) * seq * np.asarray(heads, dtype=float) * head_dim
-        share = (r.flash_backward if backward else r.flash_forward) * seq / (seq + r.flash_half_seq)
+        share = (back if backward else forward) * seq / (seq + half)
         share *= min(1.0, 0.6 + 0.4 * head_dim / 128)  # a line through the two head widths of the papers, 64 and 128
-        return r.kernel_s + (2.5 if backward else 1.0) * products / (self.plain_peak * self.pace * share)
+        return self.rates.kernel_s + (2.5 if backward else 1.0) * products / (self.plain_peak * self.pace * share)
 
     def streaming(self, n_bytes: Any, kernels: int = 1) -> Floats:
         """Seconds of element-wise kernels that move `n_bytes` in all."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .collectives import GroupLinks
 from .kernels import FP8, Kernels
 from .model import TransformerShape
-from .rates import Stack
+from .rates import CORE, Stack
 
 __all__ = ["NONE", "SELECTIVE", "FULL", "EndTimes", "LayerTimes", "end_times", "layer_times", "padded_vocab"]
 
@@ -91,8 +91,9 @@ def layer_times(
     matrices = ((qkv, h), (h, q), (inner, h), (h, ffn))  # [columns, depth] of the four products
     forward = [kernels.gemm(n, columns, depth, narrow=True) for columns, depth in matrices]
     by_input = [kernels.gemm(n, depth, columns, narrow=True) for columns, depth in matrices]
-    added = 2 * (stack.gradient_bytes or 4)  # weight gradients are read and written
-    by_weight = [kernels.gemm(columns, depth, n, output_bytes=added, narrow=True) for columns, depth in matrices]
+    by_weight = [
+        kernels.gemm(columns, depth, n, output_bytes=stack.added_bytes, narrow=True) for columns, depth in matrices
+    ]
 
     attention = _attention(shape, kernels, stack, n, t, dropout)
 
@@ -143,7 +144,9 @@ def layer_times(
     launch_forward = np.maximum(stack.ops_forward * stack.op_s - device_forward, 0)
     launch_backward = np.maximum(stack.ops_backward * stack.op_s - device_backward, 0)
     core = 0.0 if stack.flash else attention[0]  # a fused kernel recomputes by itself; selective adds nothing
-    extra = np.where(again == FULL, device_forward + launch_forward, np.where(again == SELECTIVE, core, 0.0))
+    # What follows the last product's input is not recomputed: the product, and half of what follows products.
+    rest = forward[3] + np.where(sp, after / 2, reduce) if stack.early_stop else 0.0
+    extra = np.where(again == FULL, device_forward + launch_forward - rest, np.where(again == SELECTIVE, core, 0.0))
     return LayerTimes(
         (gemm_forward + 0 * n, gemm_backward + 0 * n),
         attention,
@@ -179,8 +182,8 @@ def _attention(
     s, d, heads = shape.seq, shape.head_dim, shape.heads / t
     if stack.flash:
         return (
-            kernels.flash(n, heads, s, d, backward=False),
-            kernels.flash(n, heads, s, d, backward=True),
+            kernels.flash(n, heads, s, d, backward=False, generation=stack.flash_generation),
+            kernels.flash(n, heads, s, d, backward=True, generation=stack.flash_generation),
         )
     size, scores, batch = kernels.size, n * heads * s, n / s * heads
     products = kernels.gemm(s, s, d, batch=batch) + kernels.gemm(s, d, s, batch=batch)
@@ -212,28 +215,26 @@ def end_times(
     group: GroupLinks,
     microbatch: Any,
     sequence_parallel: Any,
-    added: int = 8,
+    stack: Stack = CORE,
 ) -> EndTimes:
-    """Costs of the ends, vocabulary-parallel. The loss runs in fp32: per logit 38 bytes forward (cast 6, maximum 4,
-    subtract 8, exponential 8, sum 4, divide 8), 14 backward (scale 8, cast 6). `added`: bytes moved per weight
-    gradient."""
+    """Costs of the ends, vocabulary-parallel."""
     t, sp = group.size, np.asarray(sequence_parallel, dtype=bool)
     n = np.asarray(microbatch, dtype=float) * shape.seq
     size, h, v = kernels.size, shape.hidden, padded_vocab(shape, t) / t
     rows = np.where(sp, n / t, n)
     whole = size * n * h
     half, reduce = group.half(whole), group.all_reduce(whole)
-    by_weight = kernels.gemm(v, h, n, output_bytes=added)
+    by_weight = kernels.gemm(v, h, n, output_bytes=stack.added_bytes)
     statistics = 3 * group.all_reduce(4 * n)
     return EndTimes(
         kernels.streaming(4 * size * n * h, 3) + np.where(sp, half, reduce),
         kernels.streaming((size + 8) * n * h, 2) + np.where(sp, half, 0.0),
         kernels.gemm(n, v, h)
-        + kernels.streaming(38 * n * v + 2 * size * rows * h, 7)
+        + kernels.streaming(stack.loss_bytes[0] * n * v + 2 * size * rows * h, 7)
         + statistics
         + np.where(sp, half, 0.0),
         kernels.gemm(n, h, v)
         + by_weight
-        + kernels.streaming(14 * n * v + 4 * size * rows * h, 4)
+        + kernels.streaming(stack.loss_bytes[1] * n * v + 4 * size * rows * h, 4)
         + kernels.beside(np.where(sp, half, reduce), by_weight),
     )

@@ -8,7 +8,7 @@ from ....errors import InputError
 from ....profiles.hardware import DeviceSpec
 from ....reprs import Shown
 
-__all__ = ["CORE", "MEGATRON_2022", "NEMO_2024", "DeviceRates", "Stack", "rates_of"]
+__all__ = ["CORE", "FSDP_2023", "MEGATRON_2022", "NEMO_2024", "DeviceRates", "Stack", "rates_of"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -44,6 +44,9 @@ class DeviceRates(Shown):
         Standard deviation of the sustained clock from device to device, over its mean. All devices of a job wait for
         the slowest one. Sinha et al. 2022 ("Not all GPUs are created equal") found 8 % between the ends of clusters
         of some hundred equal GPUs, on average; the ends of 400 normal values are 5.9 standard deviations apart.
+    flash_1, flash_2 : tuple of float, optional
+        The same three figures of fused attention for FlashAttention's first and second generation, where
+        `flash_forward` and its neighbours are those of a later one.
     fp8 : float
         Share of the 8-bit peak that GEMMs reach, over the share of the half-precision peak that they reach; 0: the
         device has no 8-bit products.
@@ -64,7 +67,15 @@ class DeviceRates(Shown):
     contention: float
     source: str
     spread: float = 0.0135
+    flash_1: tuple[float, float, float] | None = None
+    flash_2: tuple[float, float, float] | None = None
     fp8: float = 0.0
+
+    def flash(self, generation: int = 0) -> tuple[float, float, float]:
+        """(forward, backward, half_seq) of a generation of FlashAttention; 0, or one that is not told apart: the
+        device's newest."""
+        older = {1: self.flash_1, 2: self.flash_2}.get(generation)
+        return older or (self.flash_forward, self.flash_backward, self.flash_half_seq)
 
 
 _GEMM = (
@@ -75,12 +86,18 @@ _SUSTAINED = (
     "sustained: cuBLAS multiplies random normal matrices of 8192 at {} TFLOP/s ({}); the tables' operands are kinder"
 )
 _FLASH = "flash: causal figures of the FlashAttention-{} paper"
+# The second generation's paper calls itself twice as fast as the first, which it gives 30 to 50 % of an A100's peak
+# forward and 25 to 35 % backward. The third's has the second on an H100 at 191, 298, 333 TFLOP/s forward (causal,
+# sequences of 512, 2,048, 8,192) and at 322 backward (long, not causal). Nobody published the first on an H100: an
+# A100's shares by what the second loses from one to the other.
+_FLASH_A100 = (0.315, 0.28, 500)
+_FLASH_H100 = ((0.17, 0.16, 340), (0.345, 0.325, 340))
 _NCCL = "all_reduce, half: NCCL 2.27-2.29 there, 8 to 512 MiB; contention: 24 NCCL channels over the multiprocessors"
 
 _VOLTA = (
-    "matmul x sustained: cuBLAS multiplied matrices of 8192 at 101 of 112 TFLOP/s on a V100-PCIe in a short run "
-    "(NVIDIA forum 79781; Markidis 2018 saw 83 of 125), clocks as A100's; wave_s: A100's by the bytes of the tiles of "
-    "all multiprocessors and the memory's bandwidth; the rest estimated from A100's, no measurement"
+    "matmul x sustained: PyTorch multiplied random normal matrices of 8192 at 97.4 and 94.8 TFLOP/s on two V100-SXM2 "
+    "(GitHub, zzc0721/torch-performance-test-data, issues 140, 52; 57, 78, 96, 89 at 1024, 2048, 4096, 10240); wave_s: "
+    "A100's by the bytes of the tiles of all multiprocessors and the memory's bandwidth; the rest estimated from A100's"
 )
 _FP8 = (
     "fp8: 0.72 of the 8-bit peak beside 0.86 of the half-precision one inside a wave, least median errors (7.3 %, "
@@ -89,21 +106,22 @@ _FP8 = (
 
 RATES: dict[str, DeviceRates] = {
     "v100": DeviceRates(
-        80, 0.92, 0.90, 5e-6, 3e-6, 0.80, 0.40, 0.32, 500, (0.14, 0.57, 0.85), (0.14, 0.57, 0.85), 0.90, 0.15,
+        80, 0.92, 0.86, 5e-6, 3e-6, 0.80, 0.40, 0.32, 500, (0.14, 0.57, 0.85), (0.14, 0.57, 0.85), 0.90, 0.15,
         f"{_VOLTA}; all_reduce, half: 1, 4 and 6 of a device's 6 links join groups of 2, 4 and 8 in the hybrid cube "
         "mesh (`nvidia-smi topo -m` of such a node: Oneflow-Inc/DLPerf), 0.85 of a link's rate each",
     ),
     "v100sxm3": DeviceRates(
-        80, 0.92, 0.90, 5e-6, 3e-6, 0.80, 0.40, 0.32, 500, (0.85, 0.85, 0.85), (0.85, 0.85, 0.85), 0.90, 0.15,
+        80, 0.92, 0.86, 5e-6, 3e-6, 0.80, 0.40, 0.32, 500, (0.85, 0.85, 0.85), (0.85, 0.85, 0.85), 0.90, 0.15,
         f"{_VOLTA}; all_reduce, half: all 6 links go into the switch of a DGX-2, 0.85 of a link's rate each",
     ),
     "a100": DeviceRates(
         108, 0.92, 0.913, 3e-6, 2e-6, 0.80, 0.63, 0.56, 500, (0.65, 0.73, 0.75), (0.53, 0.66, 0.71), 0.90, 0.22,
-        "; ".join((_GEMM, _SUSTAINED.format(258, "He 2024"), _FLASH.format(2), _NCCL)),
+        "; ".join((_GEMM, _SUSTAINED.format(258, "He 2024"), _FLASH.format(2), _NCCL)), flash_1=_FLASH_A100,
     ),
     "h100": DeviceRates(
         132, 0.92, 0.830, 2e-6, 2e-6, 0.80, 0.65, 0.55, 800, (0.72, 0.78, 1.01), (0.58, 0.72, 0.76), 0.90, 0.18,
-        "; ".join((_GEMM, _SUSTAINED.format(716, "Shankhdhar 2024"), _FLASH.format(3), _NCCL, _FP8)), fp8=0.84,
+        "; ".join((_GEMM, _SUSTAINED.format(716, "Shankhdhar 2024"), _FLASH.format(3), _NCCL, _FP8)),
+        flash_1=_FLASH_H100[0], flash_2=_FLASH_H100[1], fp8=0.84,
     ),
 }  # fmt: skip
 OTHER = DeviceRates(
@@ -163,6 +181,17 @@ class Stack(Shown):
     overlap_tensor : bool
         Whether tensor-parallel collectives run beside the products that they feed or follow, chunk by chunk
         (Transformer Engine's "userbuffers"), with sequence parallelism.
+    flash_generation : int
+        Generation of FlashAttention, 1 or 2; 0: the newest that the device has (`DeviceRates.flash`).
+    early_stop : bool
+        Full recomputation ends with the input of a layer's last product, whose output nothing needs (PyTorch's
+        checkpoints that are not reentrant, since 2.1).
+    flat : bool
+        A layer's parameters are one flat tensor (PyTorch's FSDP): weight gradients are written in their own type,
+        copied into it, cast to fp32 and divided before they are reduced, once per microbatch.
+    loss_bytes : tuple of int
+        Bytes moved per logit by the loss, forward and backward. Megatron's runs in fp32, kernel by kernel: cast 6,
+        maximum 4, subtract 8, exponential 8, sum 4, divide 8; backward scale 8, cast 6.
     """
 
     name: str
@@ -183,6 +212,15 @@ class Stack(Shown):
     fragmentation: float = 0.03
     gradient_bytes: int = 0
     overlap_tensor: bool = False
+    flash_generation: int = 0
+    early_stop: bool = False
+    flat: bool = False
+    loss_bytes: tuple[int, int] = (38, 14)
+
+    @property
+    def added_bytes(self) -> int:
+        """Bytes moved per weight gradient by the product that makes it: added to what is there, or written."""
+        return 2 if self.flat else 2 * (self.gradient_bytes or 4)
 
 
 MEGATRON_2022 = Stack("Megatron-LM 2021-2022", False, True, False, False, True)
@@ -193,3 +231,10 @@ CORE = Stack("Megatron Core", True, False, True, True, False)
 NEMO_2024 = Stack("NeMo 2024", True, True, True, True, False, gradient_bytes=2, overlap_tensor=True)
 """NeMo's performance recipes of 2023-2024 (NeMo-Framework-Launcher, gpt3/*_fp8_performance.yaml): `grad_sync_dtype:
 bf16` with the distributed Adam, `ub_tp_comm_overlap`, dropout 0.1 in GPT models."""
+FSDP_2023 = Stack(
+    "PyTorch FSDP 2023", True, False, True, False, False, flash_generation=2, early_stop=True, flat=True,
+    loss_bytes=(2, 4),
+)  # fmt: skip
+"""PyTorch's FullyShardedDataParallel of 2023, one unit per layer, gradients reduced in fp32, with FlashAttention-2 and
+its fused loss on half-precision logits (as MosaicML's LLM Foundry has them);
+``replace(FSDP_2023, flash_generation=1)`` for software before August 2023. Give it zero 2 or 3."""

@@ -13,9 +13,9 @@ from meshwright.planners.alpa.intra import IntraOptions
 from meshwright.planners.terapipe import SliceProfile
 from meshwright.planners.terapipe.cell_pricer import CellPricer
 from meshwright.planners.terapipe.slice_profile import part_bounds
+from meshwright.profiles.devices import DEVICES
 from meshwright.profiles.graph import roofline, zoo_graph
 from meshwright.profiles.graph.models.language import Llama
-from meshwright.profiles.hardware import DEVICES
 from meshwright.simulator import Cluster
 from meshwright.simulator.mesh import Mesh
 from meshwright.simulator.training.plan.file import TrainingPlan

@@ -10,7 +10,7 @@ import pytest
 from meshwright.errors import InputError
 from meshwright.profiles.spread import Spread
 from meshwright.runtime.training import TrainingRun
-from meshwright.runtime.training.compare.plans import compare_measured
+from meshwright.runtime.training.compare.plans import compare_measured, held_against
 from meshwright.runtime.training.compare.table import Compared, TrainingComparison
 from meshwright.runtime.training.executor import Span
 from meshwright.runtime.training.measure.cores import counted, own_shares
@@ -176,6 +176,24 @@ def test_a_difference_is_put_down_to_machine_and_model() -> None:
         "what stages take had changed by +7.3% since it was measured; waiting and what is not modelled: +1.8%" in told
     )
     assert "0 of 1 inside the interval" in told
+
+
+def test_iterations_of_unequal_pace_are_not_put_down_to_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that an iteration does is `pace` times as long: its seconds are, too, so their mean is that of the means."""
+    made, pace = plan(), (1.0, 1.0, 1.0, 1.0, 1.6)
+    monkeypatch.setattr("meshwright.runtime.training.compare.plans._program", lambda one, _: plan_program(one))
+    run = as_run(made, 5)
+    spans = tuple(
+        tuple(tuple(x._replace(start=f * x.start, end=f * x.end, cpu=f * x.cpu) for x in mine) for mine in ranks)
+        for f, ranks in zip(pace, run.spans, strict=True)
+    )
+    run = replace(run, spans=spans, seconds=tuple(f * s for f, s in zip(pace, run.seconds, strict=True)))
+    steady = simulate_training(made).seconds
+    row = held_against("p", with_service(made, plan_program(made), [as_run(made)]), Any, [run])
+    assert row.measured_s == pytest.approx(steady * 4.6 / 4)  # the first is left out
+    assert row.again_s == pytest.approx(row.measured_s, rel=1e-6)
+    assert row.level == pytest.approx(4 / 4.6 - 1, rel=1e-6)
+    assert row.rest == pytest.approx(row.jitter, abs=1e-6)
 
 
 def test_threads_that_move_messages_are_ours() -> None:

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from meshwright.errors import InputError
 from meshwright.planners.alpa.inter.linked import submesh_link
-from meshwright.profiles.hardware import DEVICES, LinkSpec, device
+from meshwright.profiles.devices import DEVICES
+from meshwright.profiles.hardware import LinkSpec, device
 from meshwright.simulator import Cluster
 from meshwright.simulator.mesh import Mesh
 from meshwright.simulator.serving.plan.build import cluster_entry, cluster_of
@@ -29,6 +30,8 @@ def test_presets():
     """A p3.16xlarge has one adapter; DGX and HGX boards have one per device."""
     assert {name: spec.devices_per_adapter for name, spec in DEVICES.items()} == {
         "v100-16gb": 0, "v100-32gb": 0, "a100-40gb": 1, "a100-80gb": 1, "h100-80gb": 1, "h200-141gb": 1, "cpu-core": 0,
+        "b200-180gb": 1, "gb200-186gb": 1, "l4-24gb": 0, "l40s-48gb": 0, "rtx-4090-24gb": 0, "rtx-pro-6000-96gb": 0,
+        "mi300x-192gb": 1, "mi325x-256gb": 1,
     }  # fmt: skip
 
 

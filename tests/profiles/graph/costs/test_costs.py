@@ -62,7 +62,7 @@ def test_convolution_is_its_implicit_gemm():
 def test_a_large_product_takes_its_flops_at_the_documented_share():
     op = matmul(8, 1024, 8192, 8192)
     times = roofline(V100).times(op, {})
-    best = op.flops / (V100.peak_flops * 0.92 * 0.90)
+    best = op.flops / (V100.peak_flops * 0.92 * 0.86)
     assert best < times.forward_s < 1.15 * best  # waves, one of them not full, and their stores
     assert times.backward_input_s == pytest.approx(times.forward_s)
     assert best < times.backward_weight_s < 1.15 * best
@@ -128,8 +128,6 @@ def test_rates_are_those_of_the_training_estimates():
             "flash_backward",
             "flash_half_seq",
         ):
-            if (name, field) == ("v100-16gb", "wave_s"):
-                continue  # the estimate's was scaled by bandwidth later; plans that are guarded rest on this one
             assert getattr(ours, field) == getattr(theirs, field), field
 
 
