@@ -11,7 +11,8 @@ from .autoparallel import Partition, auto_partition, computation_partition, equa
 from .comm import CommModel, fit_line
 from .compose import compose
 from .config import ParallelConfig
-from .hardware import DEVICES, DeviceSpec, LinkSpec, device
+from .devices import DEVICES
+from .hardware import DeviceSpec, LinkSpec, device
 from .layers import Layer, LayerTable
 from .profile import ModelProfile, Provenance, StageProfile
 from .profile_set import ProfileSet

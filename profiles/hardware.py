@@ -1,18 +1,17 @@
-"""`DeviceSpec`: a device's memory, rates and links, and the shipped ones (`DEVICES`)."""
+"""`DeviceSpec`: a device's memory, rates and links; `device` finds one by name or in a file."""
 
 from __future__ import annotations
 
 # A door checks what callers without a type checker give.
 # pyright: reportUnnecessaryIsInstance=false
 import difflib
+import math
 from dataclasses import dataclass
 
 from ..errors import InputError
 from ..reprs import Shown
 
-__all__ = ["DEVICES", "DeviceSpec", "LinkSpec", "device"]
-
-GIB = 2**30
+__all__ = ["DeviceSpec", "LinkSpec", "device"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -50,7 +49,7 @@ class DeviceSpec(Shown):
     name : str
         Name of the device, which clusters and plans use.
     memory_bytes : int
-        Memory on the device, bytes.
+        Memory on the device as its driver reports it, bytes.
     usable_memory_bytes : int
         What is left for weights after activations and the runtime's own context, bytes.
     peak_flops : float
@@ -65,6 +64,15 @@ class DeviceSpec(Shown):
         Price of one device-hour, in whatever currency the user plans in; 0 for unknown.
     devices_per_adapter : int
         Adjacent devices of a node that share a network adapter; 0: all of them.
+    fp8_flops, fp4_flops : float
+        Dense peaks in 8 and 4 bits; 0 where the device has no such units.
+    watts : float
+        Most power that the board takes; 0 for unknown.
+
+    Raises
+    ------
+    InputError
+        On a memory, price, power or further peak out of its range.
     """
 
     name: str
@@ -77,6 +85,9 @@ class DeviceSpec(Shown):
     source: str
     price_per_hour: float = 0.0
     devices_per_adapter: int = 0
+    fp8_flops: float = 0.0
+    fp4_flops: float = 0.0
+    watts: float = 0.0
 
     def __post_init__(self) -> None:
         shared = self.devices_per_adapter
@@ -90,59 +101,37 @@ class DeviceSpec(Shown):
                 f"DeviceSpec {self.name!r}: expected 0 < usable_memory_bytes <= memory_bytes "
                 f"(got {self.usable_memory_bytes} and {self.memory_bytes})"
             )
-
-
-# name, memory, usable, FLOP/s, memory B/s, intra-node B/s, inter-node B/s, price per hour, devices per adapter, source
-_ROWS = (
-    (
-        *("v100-16gb", 16 * GIB, 13 * GIB, 125e12, 900e9, 150e9, 3.1e9, 3.06, 0),
-        "NVIDIA V100 SXM2 datasheet; p3.16xlarge 25 Gb/s network; 13 GiB usable: AlpaServe §6.2 footnote 6",
-    ),
-    (
-        *("v100-32gb", 32 * GIB, 28 * GIB, 125e12, 900e9, 150e9, 3.1e9, 3.9, 0),
-        "NVIDIA V100 SXM2 datasheet; p3dn network taken as p3.16xlarge's",
-    ),
-    (*("a100-40gb", 40 * GIB, 36 * GIB, 312e12, 1555e9, 300e9, 12.5e9, 4.1, 1), "NVIDIA A100 datasheet"),
-    (*("a100-80gb", 80 * GIB, 74 * GIB, 312e12, 2039e9, 300e9, 12.5e9, 5.1, 1), "NVIDIA A100 80GB datasheet"),
-    (*("h100-80gb", 80 * GIB, 74 * GIB, 989e12, 3350e9, 450e9, 50e9, 12.3, 1), "NVIDIA H100 SXM datasheet"),
-    (
-        *("h200-141gb", 141 * 10**9, 131 * 10**9, 989e12, 4800e9, 450e9, 50e9, 13.0, 1),
-        "NVIDIA H200 SXM datasheet",
-    ),
-    (
-        *("cpu-core", 4 * GIB, 3 * GIB, 80e9, 10e9, 2e9, 1e9, 0.0, 0),
-        "order of magnitude for one server core; `meshwright measure` replaces it",
-    ),
-)
-
-DEVICES: dict[str, DeviceSpec] = {
-    name: DeviceSpec(
-        name,
-        memory,
-        usable,
-        flops,
-        memory_rate,
-        LinkSpec(intra, 10e-6),
-        LinkSpec(inter, 30e-6),
-        source,
-        price,
-        shared,
-    )
-    for name, memory, usable, flops, memory_rate, intra, inter, price, shared, source in _ROWS
-}
+        for name in ("price_per_hour", "fp8_flops", "fp4_flops", "watts"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise InputError(
+                    f"DeviceSpec {self.name!r}: {name}: expected a finite number >= 0 (got {getattr(self, name)})"
+                )
 
 
 def device(name: str) -> DeviceSpec:
-    """Look up a shipped device by name.
+    """A shipped device by name, or the device of a YAML or JSON file (`device_file.read_device`).
+
+    Upper case, ``_`` for ``-`` and a missing memory are understood where one device is meant: ``H100_SXM``, ``l40s``.
 
     Raises
     ------
     InputError
         If no such device is shipped; the message names the nearest one.
     """
-    try:
+    from .devices import DEVICES
+
+    if name in DEVICES:
         return DEVICES[name]
-    except KeyError:
-        near = difflib.get_close_matches(str(name), DEVICES, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known devices: {', '.join(DEVICES)}"
-        raise InputError(f"device: unknown device {name!r}; {hint}") from None
+    if str(name).lower().endswith((".yaml", ".yml", ".json")):
+        from .device_file import read_device
+
+        return read_device(name)
+    short = str(name).lower().replace("_", "-").removesuffix("-sxm")
+    meant = [known for known in DEVICES if known == short or known.startswith(f"{short}-")]
+    if len(meant) == 1:
+        return DEVICES[meant[0]]
+    near = [n for n in DEVICES if n.startswith(short)] or difflib.get_close_matches(short, DEVICES, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known devices: {', '.join(DEVICES)}"
+    if meant:
+        hint = f"several begin so: {', '.join(meant)}"
+    raise InputError(f"device: unknown device {name!r}; {hint}; a file that describes one works, too (my-gpu.yaml)")

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import InputError
+from ..profiles.devices import DEVICES
 from ..profiles.hardware import DeviceSpec, LinkSpec
 from ..profiles.hardware import device as device_by_name
 from ..reprs import Shown
@@ -30,7 +31,7 @@ class Cluster(Shown):
     devices_per_node : int
         Devices in each node.
     device : str or DeviceSpec
-        Device type, by name (`meshwright.profiles.DEVICES`) or as a specification.
+        Device type: a name (`meshwright.profiles.DEVICES`), a file (`profiles.device_file`), or a specification.
 
     Raises
     ------
@@ -53,7 +54,9 @@ class Cluster(Shown):
                 f"Cluster: {self.nodes} x {self.devices_per_node} devices; expected at most {MAX_DEVICES:,} in all"
             )
         if isinstance(self.device, str):
-            device_by_name(self.device)
+            found = device_by_name(self.device)
+            # By its shipped name where it has one; a file is read once, here.
+            object.__setattr__(self, "device", found.name if found.name in DEVICES else found)
         elif not isinstance(self.device, DeviceSpec):
             raise InputError(f"Cluster.device: expected a name or a DeviceSpec (got {type(self.device).__name__})")
 

@@ -83,6 +83,9 @@ class DeviceEntry(Entry):
     devices_per_adapter: int = Field(
         default=0, ge=0, description="adjacent devices of a node that share a network adapter; 0: all of them"
     )
+    fp8_flops: float = Field(default=0.0, ge=0, description="dense peak in 8 bits (FLOP/s); 0: no such units")
+    fp4_flops: float = Field(default=0.0, ge=0, description="dense peak in 4 bits (FLOP/s); 0: no such units")
+    watts: float = Field(default=0.0, ge=0, description="most power that the board takes; 0: unknown")
 
 
 class ClusterEntry(Entry):
