@@ -187,5 +187,6 @@ def _capacity(demand: LLMDemand, shape: EngineShape, cluster: Cluster) -> KVCapa
         demand.model, cluster.spec.memory_bytes, tp=shape.tp, pp=shape.pp, utilization=shape.utilization,
         block_size=shape.block_size, weights=WEIGHTS.get(shape.precision, "float16"),
         kv=WEIGHTS.get(shape.kv_precision, "float16"),
+        windows=False,
         other_bytes=other_bytes(demand.model, shape.tp, shape.batched_tokens, shape.seqs, bf16_ends=quantised),
     )  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...profiles.hardware import GIB
+from ...profiles.devices import GIB
 from ...simulator.cluster import Cluster
 from ...simulator.llm.plan.simulate import simulate_plan
 from .demand import LLMDemand

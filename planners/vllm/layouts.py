@@ -88,8 +88,11 @@ def engine_shapes(demand: LLMDemand, cluster: Cluster, space: SearchSpace, seeds
             f"{demand.name}: a request of {longest} tokens, prompt and output, is longer than the model's "
             f"{demand.model.max_positions} positions; leave it out"
         )
-    demand.model.check_length(longest, demand.name)
-    longest, first = min(-(-longest // 128) * 128, demand.model.longest), traces[0]
+    model = demand.model
+    if model.chunked or set(space.policies) - {"vllm-v1"}:  # schedulers that know no windows
+        model.check_length(longest, demand.name)
+    longest, first = min(-(-longest // 128) * 128, model.max_positions), traces[0]
+    windows = (model.window, *model.kv_groups[1:]) if model.kv_groups[2] else (0, 1, 0)
     shares_prefixes = first.prefix_ids is not None or first.after is not None
     caching = tuple(c for c in space.prefix_caching if shares_prefixes or not c) or (False,)
     possible: list[EngineShape] = []
@@ -106,7 +109,7 @@ def engine_shapes(demand: LLMDemand, cluster: Cluster, space: SearchSpace, seeds
         ):  # fmt: skip
             shape = EngineShape(
                 tp, pp, cp, policy, block, batched, seqs, chunked, cached, share, longest, 1, space.precision,
-                space.kv_precision, ep=ep,
+                space.kv_precision, ep=ep, windows=windows if policy == "vllm-v1" else (0, 1, 0),
             )  # fmt: skip
             try:
                 shape = _with_memory(demand, cluster, shape)
@@ -150,10 +153,11 @@ def _with_memory(demand: LLMDemand, cluster: Cluster, shape: EngineShape) -> Eng
         demand.model, cluster.spec.memory_bytes, tp=shape.tp, pp=shape.pp, utilization=shape.utilization,
         block_size=shape.block_size, weights=WEIGHTS.get(shape.precision, "float16"),
         kv=WEIGHTS.get(shape.kv_precision, "float16"), other_bytes=other, cp=shape.cp, ep=ep,
+        windows=bool(shape.windows[0]),
     )  # fmt: skip
     if shape.policy not in MEMORY_OPTION:  # contiguous memory is counted in tokens
         return replace(shape, num_blocks=found.tokens, block_size=1, other_bytes=other)
-    return replace(shape, num_blocks=found.tokens // shape.block_size, other_bytes=other)
+    return replace(shape, num_blocks=found.engine_blocks, other_bytes=other)
 
 
 def _runs(shape: EngineShape, demand: LLMDemand, trace: LLMTrace) -> None:

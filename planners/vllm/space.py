@@ -120,6 +120,8 @@ class EngineShape(Shown):
         Bytes of a device that activations and the runtime take.
     ep : bool
         Whether experts are spread over the tensor-parallel devices instead of cut.
+    windows : (int, int, int)
+        ``sliding_window, full_groups, window_groups`` of the scheduler (`V1Config`): the model's.
     """
 
     tp: int
@@ -138,6 +140,7 @@ class EngineShape(Shown):
     kv_precision: str = "bf16"
     other_bytes: int = 0
     ep: bool = False
+    windows: tuple[int, int, int] = (0, 1, 0)
 
     @property
     def devices(self) -> int:
@@ -152,6 +155,9 @@ class EngineShape(Shown):
             "max_num_batched_tokens": self.batched_tokens, "chunk_size": self.batched_tokens,
             "enable_chunked_prefill": self.chunked_prefill, "enable_prefix_caching": self.prefix_caching,
         }  # fmt: skip
+        if self.windows[0]:
+            names = ("sliding_window", "full_groups", "window_groups")
+            chosen |= dict(zip(names, self.windows, strict=True))
         known = {option.name for option in fields(POLICIES[self.policy].config)}  # chunk_size is Sarathi's name for it
         return {name: value for name, value in chosen.items() if name in known}
 

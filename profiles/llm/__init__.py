@@ -9,6 +9,7 @@ device.
 from .capacity import CapacityOptions, KVCapacity, kv_capacity
 from .cost.fitted import FittedCost, load_fits
 from .cost.grid import CostGrid, compiled, iteration_seconds
+from .cost.host import HOSTS, HostTimes, host_times
 from .cost.iteration import CostOptions, TableCost, iteration_cost
 from .cost.overheads import COMPILED_LAUNCH_S, EAGER_LAUNCH_S, NO_OVERHEADS, Overheads
 from .cost.parts import Part
@@ -26,6 +27,7 @@ __all__ = [
     "COMPILED_LAUNCH_S",
     "DECODERS",
     "EAGER_LAUNCH_S",
+    "HOSTS",
     "NO_OVERHEADS",
     "CapacityOptions",
     "ConstantCost",
@@ -35,6 +37,7 @@ __all__ = [
     "DecoderSpec",
     "FittedCost",
     "Grid",
+    "HostTimes",
     "Iteration",
     "IterationCost",
     "KVCapacity",
@@ -52,6 +55,7 @@ __all__ = [
     "compiled",
     "decode_layer",
     "decoder",
+    "host_times",
     "iteration_cost",
     "iteration_seconds",
     "kv_capacity",

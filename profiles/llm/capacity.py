@@ -33,11 +33,13 @@ class KVCapacity(Shown):
     weight_bytes, other_bytes : int
         Weights on this rank; activations at their peak, graphs and the runtime's own.
     block_bytes : int
-        One block of this rank: ``2 x layers x block x KV heads x head size x bytes``.
+        One block of this rank: ``2 x layers x block x KV heads x head size x bytes``; the layers are those of a group.
     block_size : int
         Tokens in a block.
     cp, dp : int
         Ranks that hold other tokens of the same sequences, and ranks that hold other sequences, of one engine.
+    groups : int
+        Groups of layers that have blocks of their own (`DecoderSpec.kv_groups`); a token takes a slot in each.
     """
 
     memory_bytes: int
@@ -48,6 +50,7 @@ class KVCapacity(Shown):
     block_size: int
     cp: int = 1
     dp: int = 1
+    groups: int = 1
 
     @property
     def available_bytes(self) -> int:
@@ -66,8 +69,8 @@ class KVCapacity(Shown):
 
     @property
     def tokens(self) -> int:
-        """Tokens that fit, of all ranks."""
-        return self.engine_blocks * self.block_size
+        """Tokens that fit, of all ranks; more where layers with a window let go of what is behind it."""
+        return self.engine_blocks // self.groups * self.block_size
 
     def explain(self) -> str:
         """The formula with its figures."""
@@ -75,7 +78,8 @@ class KVCapacity(Shown):
             f"{self.memory_bytes / GIB:.2f} GiB x {self.utilization:g} - {self.weight_bytes / GIB:.2f} GiB weights - "
             f"{self.other_bytes / GIB:.2f} GiB other = {self.available_bytes / GIB:.2f} GiB; "
             f"/ {self.block_bytes} bytes a block = {self.num_blocks} blocks of {self.block_size} "
-            f"{f'x {self.cp * self.dp} ranks ' if self.cp * self.dp > 1 else ''}= {self.tokens} tokens"
+            f"{f'x {self.cp * self.dp} ranks ' if self.cp * self.dp > 1 else ''}"
+            f"{f'/ {self.groups} groups of layers ' if self.groups > 1 else ''}= {self.tokens} tokens"
         )
 
 
@@ -89,6 +93,8 @@ class CapacityOptions(Ranks):
         As in `Ranks`.
     other_bytes : int
         Peak of activations at the largest batch, graphs and the runtime's own memory, bytes.
+    windows : bool
+        Whether the scheduler knows windows, as vLLM's hybrid allocator does; else every layer holds all tokens.
 
     Raises
     ------
@@ -97,6 +103,7 @@ class CapacityOptions(Ranks):
     """
 
     other_bytes: int = 0
+    windows: bool = True
 
     def __post_init__(self) -> None:
         Ranks.__post_init__(self)  # super() knows the class from before it had slots
@@ -174,9 +181,14 @@ def kv_capacity(
     # All but experts is split over the tensor-parallel group; "helix" splits all but Q, K and V further.
     mine = (rest + ends) / tp if wide == tp else (layers * q / 2 + ends) / tp + (rest - layers * q / 2) / wide
     count = -(-(rest + ends + routed) // tp) if wide == tp and o.dp == 1 else math.ceil(mine + routed / (tp * o.dp))
+    # Projections to the latents are whole on every rank.
+    whole_ones = layers * model.hidden * (model.q_rank + model.kv_rank + model.rope_dim) if model.kv_rank else 0
+    count += math.ceil(whole_ones * (1 - 1 / tp))
     weight_bytes = math.ceil(count * bytes_of_weight(weights))
-    block = 2 * layers * block_size * max(1, model.kv_heads // tp) * model.head_dim * precision_bytes(kv)
-    found = KVCapacity(memory_bytes, utilization, weight_bytes, o.other_bytes, block, block_size, o.cp, o.dp)
+    size, far, near = model.kv_groups if o.windows else (model.layers, 1, 0)
+    block = -(-size // pp) * block_size * model.kv_numbers(tp) * precision_bytes(kv)
+    groups = far + near
+    found = KVCapacity(memory_bytes, utilization, weight_bytes, o.other_bytes, block, block_size, o.cp, o.dp, groups)
     if found.num_blocks < 1:
         raise InfeasibleError(
             f"{model.name}: its weights leave no room for one KV block on a rank ({found.explain()}); "

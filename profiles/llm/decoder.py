@@ -58,8 +58,18 @@ class DecoderSpec(Shown):
     dense_layers : int
         Layers with a feed-forward block of width `ffn` in place of experts (the first ones, or every other).
     window : int
-        Tokens that some layers see (sliding windows, chunks of attention); 0 where all see everything. Windows are not
-        modelled: longer sequences are refused (`check_length`), since every layer is taken to hold and read them whole.
+        Tokens that some layers see (sliding windows, chunks of attention); 0 where all see everything.
+    full_layers : int
+        Layers that see everything beside those with the window; counts with a window alone.
+    chunked : bool
+        Whether `window` is the length of chunks that sequences are cut into. These are not modelled: longer sequences
+        are refused (`check_length`).
+    kv_rank, rope_dim, value_dim, q_rank : int
+        Multi-head latent attention (DeepSeek-V2 §2.1): numbers of the latent that stands for a token's keys and values,
+        of its rotated key, of a value, and of the queries' latent (0: none). `kv_rank` 0: plain attention. `head_dim`
+        is the width of a query, rotated part included.
+    weights_precision, kv_precision : str
+        Precisions that the checkpoint's files state, by the cost model's names; empty where they say none.
 
     Raises
     ------
@@ -87,6 +97,14 @@ class DecoderSpec(Shown):
     shared_ffn: int = 0
     dense_layers: int = 0
     window: int = 0
+    full_layers: int = 0
+    chunked: bool = False
+    kv_rank: int = 0
+    rope_dim: int = 0
+    value_dim: int = 0
+    q_rank: int = 0
+    weights_precision: str = ""
+    kv_precision: str = ""
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "ffn", "vocab", "kv_heads", "head_dim", "max_positions"):
@@ -97,7 +115,10 @@ class DecoderSpec(Shown):
             raise InputError(
                 f"decoder {self.name!r}: kv_heads {self.kv_heads} does not divide the {self.heads} attention heads"
             )
-        for name in ("experts", "experts_per_token", "moe_ffn", "shared_ffn", "dense_layers", "window"):
+        for name in (
+            "experts", "experts_per_token", "moe_ffn", "shared_ffn", "dense_layers", "window", "full_layers", "kv_rank",
+            "rope_dim", "value_dim", "q_rank",
+        ):  # fmt: skip
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise InputError(f"decoder {self.name!r}: {name}: expected an integer >= 0 (got {value!r})")
@@ -108,6 +129,18 @@ class DecoderSpec(Shown):
             )
         if not self.experts and (self.experts_per_token or self.moe_ffn or self.shared_ffn or self.dense_layers):
             raise InputError(f"decoder {self.name!r}: fields of experts without experts; give how many there are")
+        if self.full_layers and not (self.window and self.full_layers < self.layers):
+            raise InputError(
+                f"decoder {self.name!r}: {self.full_layers} layers that see everything, of {self.layers}; others have "
+                f"a window of {self.window}"
+            )
+        if self.kv_rank and not (self.value_dim and self.rope_dim < self.head_dim):
+            raise InputError(
+                f"decoder {self.name!r}: latent attention: expected value_dim >= 1 and rope_dim below head_dim "
+                f"{self.head_dim} (got {self.value_dim} and {self.rope_dim})"
+            )
+        if not self.kv_rank and (self.rope_dim or self.value_dim or self.q_rank):
+            raise InputError(f"decoder {self.name!r}: fields of latent attention without kv_rank")
         if self.dense_layers > self.layers:
             raise InputError(f"decoder {self.name!r}: {self.dense_layers} dense layers of {self.layers}")
 
@@ -116,8 +149,8 @@ class DecoderSpec(Shown):
         """Read the fields of a config.json, as model repositories publish it.
 
         Every field is modelled, or known to change neither weights, KV memory nor FLOPs (`checkpoint.fields`), or
-        refused by its name: other precisions, windows below ``max_position_embeddings``, parts that see or hear,
-        latent, linear and cross-attention, layers that differ, and whatever is not known here.
+        refused by its name: linear and cross-attention, layers that differ, chunks of attention, parts that see or
+        hear, and whatever is not known here. Precisions that the file states are kept.
 
         Parameters
         ----------
@@ -142,7 +175,7 @@ class DecoderSpec(Shown):
         return min(self.max_positions, self.window or self.max_positions)
 
     def check_length(self, tokens: int, where: str = "") -> None:
-        """See that no layer would forget a part of a sequence, which is not modelled.
+        """See that no layer would forget a part of a sequence, for those who do not model that.
 
         Parameters
         ----------
@@ -159,9 +192,30 @@ class DecoderSpec(Shown):
         if self.window and tokens > self.window:
             raise InputError(
                 f"{where or self.name}: a request of {tokens} tokens, prompt and output, is above the sliding_window "
-                f"of {self.name}, {self.window} tokens; windows are not modelled (every layer would be taken to keep "
-                "and read all tokens): leave out longer requests, or give another model"
+                f"of {self.name}, {self.window} tokens; windows are not modelled here (every layer would be taken to "
+                "keep and read all tokens): leave out longer requests, or give another model"
             )
+
+    @property
+    def window_layers(self) -> int:
+        """Layers that see no further back than the window."""
+        return self.layers - self.full_layers if self.window else 0
+
+    @property
+    def kv_groups(self) -> tuple[int, int, int]:
+        """How vLLM's allocator lays out layers that see differently far: layers of a group, groups that hold all
+        tokens, groups that hold the window.
+
+        One pool of equal blocks serves all groups, so groups are as large as the rarer kind of layer, or as the
+        commoner one where that has less than half as many again (vLLM, `_get_kv_cache_groups_uniform_page_size`).
+        """
+        near = 0 if self.chunked else self.window_layers
+        far = self.layers - near
+        if not near or not far:
+            return self.layers, int(not near), int(not far)
+        few, many = sorted((near, far))
+        size = many if many < 1.5 * few else few
+        return size, -(-far // size), -(-near // size)
 
     @property
     def moe_layers(self) -> int:
@@ -189,6 +243,10 @@ class DecoderSpec(Shown):
     @property
     def attention_weights(self) -> int:
         """Weights of a layer's attention projections."""
+        if self.kv_rank:
+            down = self.hidden * (self.q_rank + self.kv_rank + self.rope_dim)
+            up = self.heads * ((self.q_rank or self.hidden) * self.head_dim + self.kv_rank * self.kv_up)
+            return down + up + self.heads * self.value_dim * self.hidden
         q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
         return self.hidden * (2 * q + 2 * kv) + ((q + 2 * kv + self.hidden) if self.biases else 0)
 
@@ -219,9 +277,18 @@ class DecoderSpec(Shown):
         """Weights of the output head; none of its own if tied."""
         return 0 if self.tied else self.vocab * self.hidden
 
+    @property
+    def kv_up(self) -> int:
+        """Numbers of a head's key and value that latent attention makes of the latent; the rotated part is apart."""
+        return self.head_dim - self.rope_dim + self.value_dim
+
+    def kv_numbers(self, tp: int = 1) -> int:
+        """Numbers that one layer of one tensor-parallel rank keeps of a token; each rank has the whole of a latent."""
+        return self.kv_rank + self.rope_dim if self.kv_rank else 2 * max(1, self.kv_heads // tp) * self.head_dim
+
     def kv_bytes_per_token(self, precision: str = "float16") -> int:
         """Bytes of keys and values of one token, all layers: 800 KB for OPT-13B (vLLM §5.3)."""
-        return 2 * self.layers * self.kv_heads * self.head_dim * precision_bytes(precision)
+        return self.layers * self.kv_numbers() * precision_bytes(precision)
 
     def weight_bytes(self, precision: str = "float16") -> int:
         """Bytes of all weights."""
@@ -294,4 +361,4 @@ def decoder(name: str, *, ignore: Collection[str] = ()) -> DecoderSpec:
     by_short = {known.lower(): spec for known, spec in DECODERS.items()}
     near = difflib.get_close_matches(short.lower(), by_short, n=1)
     hint = f"did you mean {by_short[near[0]].name!r}?" if near else f"shipped: {', '.join(DECODERS)}"
-    raise InputError(f"model: unknown model {name!r}; {hint}; or give its config.json")
+    raise InputError(f"model: unknown model {name!r}; {hint}; a config.json works, too")

@@ -32,6 +32,7 @@ TUNED = (
 SAME = (
     (r"^deepseek-?r1-?distill-?llama-?", "llama-3.1-"),
     (r"^deepseek-?r1-?distill-?qwen-?", "qwen2.5-"),
+    (r"^llama2_", "llama-2-"),
     (r"^qwq-32b", "qwen2.5-32b"),
     (r"^qwen2(\.5)?-coder-", "qwen2.5-"),
     (r"^qwen2-(7b|72b)", r"qwen2.5-\1"),

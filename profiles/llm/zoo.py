@@ -71,7 +71,50 @@ _EXPERTS = (
     ("Qwen3-Coder-480B-A35B-Instruct", 62, 6144, 96, 8, 128, 160, 8, 2560, 151936, 262144),
 )
 
+# name, layers, hidden, heads, kv heads, head dim, ffn, vocab, positions, window, layers without it
+_ALTERNATING = (
+    ("gemma-2-2b", 26, 2304, 8, 4, 256, 9216, 256000, 8192, 4096, 13),
+    ("gemma-2-9b", 42, 3584, 16, 8, 256, 14336, 256000, 8192, 4096, 21),
+    ("gemma-2-27b", 46, 4608, 32, 16, 128, 36864, 256000, 8192, 4096, 23),
+    ("gemma-3-1b", 26, 1152, 4, 1, 256, 6912, 262144, 32768, 512, 4),
+)
+
+# name, layers, hidden, heads, ffn, vocab, positions, experts, shared, per token, expert's ffn, dense layers, latent of
+# the queries, precision of the published weights
+_LATENT = (
+    ("DeepSeek-V2-Lite", 27, 2048, 16, 10944, 102400, 163840, 64, 2, 6, 1408, 1, 0, ""),
+    ("DeepSeek-V2", 60, 5120, 128, 12288, 102400, 163840, 160, 2, 6, 1536, 1, 1536, ""),
+    ("DeepSeek-V3", 61, 7168, 128, 18432, 129280, 163840, 256, 1, 8, 2048, 3, 1536, "fp8_block"),
+    ("DeepSeek-R1", 61, 7168, 128, 18432, 129280, 163840, 256, 1, 8, 2048, 3, 1536, "fp8_block"),
+    ("Kimi-K2", 61, 7168, 64, 18432, 163840, 131072, 384, 1, 8, 2048, 1, 1536, "fp8_block"),
+)
+
 DECODERS: dict[str, DecoderSpec] = {
+    **{
+        name: DecoderSpec(
+            name, layers, hidden, heads, ffn, vocab, kv, dim, tied=True, max_positions=positions, window=window,
+            full_layers=full, source="the model's published config.json",
+        )
+        for name, layers, hidden, heads, kv, dim, ffn, vocab, positions, window, full in _ALTERNATING
+    },
+    **{
+        name: DecoderSpec(
+            name, layers, 2880, 64, 2880, 201088, 8, 64, max_positions=131072, window=128, full_layers=layers // 2,
+            experts=experts, experts_per_token=4, moe_ffn=2880, source="the model's published config.json",
+            weights_precision="int4_wo",
+        )
+        for name, layers, experts in (("gpt-oss-20b", 24, 32), ("gpt-oss-120b", 36, 128))
+    },
+    **{
+        name: DecoderSpec(
+            name, layers, hidden, heads, ffn, vocab, heads, 192, max_positions=positions, experts=experts,
+            experts_per_token=each, moe_ffn=width, shared_ffn=shared * width, dense_layers=dense, kv_rank=512,
+            rope_dim=64, value_dim=128, q_rank=q_rank, weights_precision=precision,
+            source="the model's published config.json",
+        )
+        for name, layers, hidden, heads, ffn, vocab, positions, experts, shared, each, width, dense, q_rank, precision
+        in _LATENT
+    },
     **{
         name: DecoderSpec(
             name, layers, hidden, heads, ffn, vocab, kv, dim, tied=tied, max_positions=positions,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from ...profiles.llm.cost.host import ASYNC_SINCE, version_in
 from ...profiles.llm.decoder import DecoderSpec
 from ...profiles.llm.engine_memory import RUNTIME_BYTES, budgets, other_bytes
 
@@ -20,9 +19,6 @@ __all__ = [
 ]
 
 GIB = 2**30
-
-ASYNC_SINCE = (0, 14)
-"""First version of vLLM that schedules asynchronously unless told not to."""
 
 CACHING_SINCE = (0, 8)
 """First version of vLLM whose default engine (V1) finds blocks again by their content unless told not to; before, V0
@@ -95,9 +91,3 @@ def prefix_caching(version: str) -> bool:
     """Whether a version finds blocks again by their content by default; an unknown one is taken for one of today."""
     found = version_in(version)
     return found is None or found >= CACHING_SINCE
-
-
-def version_in(text: str) -> tuple[int, int] | None:
-    """The first two numbers of a version somewhere in a text."""
-    found = re.search(r"\b(\d+)\.(\d+)(?:\.\d+)?", text)
-    return None if found is None else (int(found[1]), int(found[2]))

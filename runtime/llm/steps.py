@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +14,9 @@ from ...profiles.llm.iteration import Iteration, IterationCost
 from ...profiles.llm.measure_rounds import OURS
 from ...profiles.llm.times import StepTimes
 
-__all__ = ["EngineStep", "Moment", "level_of", "level_sd", "steps_of", "times_of_steps", "undisturbed"]
+__all__ = [
+    "EngineStep", "Moment", "level_of", "level_sd", "moves", "steps_of", "stretches", "times_of_steps", "undisturbed",
+]  # fmt: skip
 
 WINDOWS = 4
 """Parts of a phase whose levels are compared: few, so that what single steps differ by averages out. A guess."""
@@ -33,7 +34,7 @@ class Moment(NamedTuple):
 
 
 class EngineStep(NamedTuple):
-    """A step from its begin to the next one's: when, how long by wall clock and by processor time, and what."""
+    """A step from the end of the one before to its own: when, how long by wall clock and processor time, and what."""
 
     start: float
     seconds: float
@@ -42,24 +43,24 @@ class EngineStep(NamedTuple):
 
 
 def steps_of(moments: Sequence[Moment], due: Sequence[float] = ()) -> list[EngineStep]:
-    """Steps in a row. What comes between two belongs to the first; before a pause, what does so in the median.
+    """Steps in a row, each from the end of the one before, as its tokens are out by then.
 
-    After a pause a step begins when the request was due that ended it: waking up and taking the request over belong to
-    it. `due` holds those times in ascending order; without them it begins when it was called.
+    So what comes between two steps belongs to the second, and handing over requests to the step that computes their
+    prompts. After a pause a step begins when the request was due that ended it: waking up belongs to it. `due` holds
+    those times in ascending order; without them it begins when it was called.
     """
-    gaps = [(b.begin - a.end, b.core - a.core_end) for a, b in pairwise(moments) if a.busy]
-    wall, core = (float(np.median([gap[k] for gap in gaps])) if gaps else 0.0 for k in (0, 1))
     found: list[EngineStep] = []
     for k, a in enumerate(moments):
         if a.iteration is None:
             continue
-        goes_on = a.busy and k + 1 < len(moments)
-        until, had = (moments[k + 1].begin, moments[k + 1].core) if goes_on else (a.end + wall, a.core_end + core)
-        begin = a.begin
-        if len(due) and (k == 0 or not moments[k - 1].busy):
+        begin, core = a.begin, a.core
+        if k and moments[k - 1].busy:
+            begin, core = moments[k - 1].end, moments[k - 1].core_end
+        elif len(due):
             first = bisect_right(due, moments[k - 1].end if k else float("-inf"))
             begin = min(begin, due[first]) if first < len(due) else begin
-        found.append(EngineStep(begin, until - begin, had - a.core + a.begin - begin, a.iteration))
+            core = a.core - (a.begin - begin)  # asleep, and nobody else's time
+        found.append(EngineStep(begin, a.end - begin, a.core_end - core, a.iteration))
     return found
 
 
@@ -81,6 +82,26 @@ def level_of(steps: Sequence[EngineStep], cost: IterationCost) -> float:
     return float(seconds.sum() / expected.sum())
 
 
+def stretches(steps: Sequence[EngineStep], seconds: float) -> list[list[EngineStep]]:
+    """The steps that began in each stretch of so many seconds, from time 0 on; empty where none did."""
+    found: list[list[EngineStep]] = []
+    for step in steps:
+        number = max(0, int(step.start / seconds))
+        found += [[] for _ in range(number + 1 - len(found))]
+        found[number].append(step)
+    return found
+
+
+def moves(rows: Sequence[Sequence[Sequence[EngineStep]]], costs: Sequence[IterationCost]) -> float:
+    """By how much levels of neighbouring stretches differ: root mean square over all rows of stretches, a share."""
+    squares: list[float] = []
+    for row, cost in zip(rows, costs, strict=True):
+        levels = np.array([level_of(stretch, cost) if stretch else np.nan for stretch in row])
+        gaps = np.diff(levels) / np.nanmean(levels)
+        squares += (gaps[np.isfinite(gaps)] ** 2).tolist()
+    return float(min(0.49, np.sqrt(np.mean(squares)))) if squares else 0.0
+
+
 def level_sd(phases: Sequence[Sequence[EngineStep]], costs: Sequence[IterationCost]) -> float:
     """By how much the level of one stretch of time differs from that of the next: standard deviation, a share.
 
@@ -88,16 +109,12 @@ def level_sd(phases: Sequence[Sequence[EngineStep]], costs: Sequence[IterationCo
     flicker noise (1/f): there this figure is the same for stretches of any length (the Allan deviation is flat), so
     that what quarters of a phase tell holds from the phase to the run after it.
     """
-    squares: list[float] = []
-    for steps, cost in zip(phases, costs, strict=True):
-        start, seconds, expected = _arrays(steps, cost)
-        span = float(start[-1] - start[0]) or 1.0
-        part = np.minimum(((start - start[0]) / span * WINDOWS).astype(np.int64), WINDOWS - 1)
-        taken, said = (np.bincount(part, weights=x, minlength=WINDOWS) for x in (seconds, expected))
-        levels = np.divide(taken, said, out=np.full(WINDOWS, np.nan), where=said > 0)
-        gaps = np.diff(levels) / np.nanmean(levels)
-        squares += (gaps[np.isfinite(gaps)] ** 2).tolist()
-    return float(min(0.49, np.sqrt(np.mean(squares)))) if squares else 0.0
+    rows: list[list[list[EngineStep]]] = []
+    for steps in phases:
+        span = float(steps[-1].start - steps[0].start) or 1.0
+        quarter = span * (1 + 1e-9) / WINDOWS
+        rows.append(stretches([step._replace(start=step.start - steps[0].start) for step in steps], quarter))
+    return moves(rows, costs)
 
 
 def times_of_steps(steps: Sequence[EngineStep], cost: IterationCost, spread_of_level: float = 0.0) -> StepTimes:

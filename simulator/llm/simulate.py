@@ -102,6 +102,8 @@ def simulate_llm(
     if engine not in ENGINES:
         raise InputError(f"engine: unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
     _check_window(cost, trace, rules, strict=asked.too_long == "error")
+    if getattr(rules, "window_groups", 0) and (asked.speculative is not None or asked.pools is not None):
+        raise InputError("sliding_window: not modelled with speculative decoding or pools of engines")
     if asked.speculative is not None:
         if policy != "vllm-v1" or rules.async_scheduling:
             raise InputError("speculative: goes with policy='vllm-v1' and async_scheduling=False")
@@ -146,9 +148,12 @@ def _most_engines(engines: int, fleet: Fleet | None) -> int:
 
 
 def _check_window(cost: Any, trace: LLMTrace, options: Any, *, strict: bool) -> None:
-    """See that no request outgrows the window of the model that the cost is of; some end at ``max_model_len``."""
+    """See that no request outgrows the window of the cost's model unless the scheduler knows it.
+
+    Some end at ``max_model_len``.
+    """
     model: Any = getattr(cost, "model", None)
-    if isinstance(model, DecoderSpec) and model.window:
+    if isinstance(model, DecoderSpec) and model.window and getattr(options, "sliding_window", 0) != model.window:
         longest = int((trace.prompt_tokens + trace.output_tokens).max())
         model.check_length(longest if strict else min(longest, getattr(options, "max_model_len", longest)), "requests")
 

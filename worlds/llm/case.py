@@ -41,7 +41,7 @@ class LLMClusterCase(_Part):
 
     devices: Devices = Field(description="number of devices")
     devices_per_node: Devices = Field(default=8, description="number of devices in a node")
-    device: str = Field(default="h100-80gb", description="device type")
+    device: str = Field(default="h100-80gb", description="device type: a shipped one, or a file that describes one")
     price_per_hour: Annotated[float | None, CIRCUMSTANCE] = Field(
         default=None, ge=0, le=MAX_PRICE, description="price of one device-hour; else the type's"
     )

@@ -14,7 +14,8 @@ from ...errors import InputError
 from ...files import readable
 from ...planners.vllm import Effort, LengthPairs, SearchSpace
 from ...planners.vllm.demand import LengthSource
-from ...profiles import device
+from ...profiles import DeviceSpec, device
+from ...profiles.devices import DEVICES
 from ...profiles.llm import DecoderSpec, KernelTables, decoder
 from ...profiles.llm.decoder_names import check_precision_said
 from ...simulator.llm import POLICIES, LLMTrace, read_azure_llm, read_lengths, read_mooncake
@@ -45,6 +46,7 @@ class LLMData:
     lengths : mapping of str to LengthSource
     traces : mapping of str to mapping of str to LLMTrace
         By the model that the file names; of a file that names none, under the empty name.
+    devices : mapping of str to DeviceSpec
     digests : mapping of str to str
         Name of a file or folder -> SHA-256 of its content.
     """
@@ -53,11 +55,12 @@ class LLMData:
     tables: dict[str, KernelTables] = field(default_factory=dict[str, KernelTables])
     lengths: dict[str, LengthSource] = field(default_factory=dict[str, LengthSource])
     traces: dict[str, dict[str, LLMTrace]] = field(default_factory=dict[str, dict[str, LLMTrace]])
+    devices: dict[str, DeviceSpec] = field(default_factory=dict[str, DeviceSpec])
     digests: dict[str, str] = field(default_factory=dict[str, str])
 
     def digests_of(self, case: LLMCase) -> dict[str, str]:
         """Of the files that a case reads."""
-        named = (*case.models, case.kernels, case.workload.lengths, case.workload.trace)
+        named = (*case.models, case.cluster.device, case.kernels, case.workload.lengths, case.workload.trace)
         return {name: self.digests[name] for name in named if name is not None and name in self.digests}
 
 
@@ -135,7 +138,7 @@ def load_data(cases: Sequence[LLMCase], folder: Path) -> LLMData:
         once("workload.trace", w.trace, data.traces, lambda name: _trace(name, folder, data))
         if w.trace in data.traces:
             tried("workload.trace", lambda c=case: _same_models(c, data))
-        tried("cluster.device", lambda c=case: device(c.cluster.device))
+        once("cluster.device", case.cluster.device, data.devices, lambda name: _device(name, folder, data))
         for path, name, known in (("engine.policy", e.policy, POLICIES), ("engine.router", e.router, ROUTERS)):
             if name not in known:
                 tried(path, lambda n=name, k=known: _unknown(n, list(k)))
@@ -204,6 +207,14 @@ def _decoder(name: str, folder: Path, data: LLMData) -> DecoderSpec:
         except ValueError as error:
             raise InputError(f"{path}: {error}") from None
     return decoder(name)
+
+
+def _device(name: str, folder: Path, data: LLMData) -> DeviceSpec:
+    if name in DEVICES or not Path(name).suffix:
+        return device(name)
+    found = device(str(folder / name))
+    data.digests[name] = _digest(folder / name)
+    return found
 
 
 def _tables(name: str, folder: Path, data: LLMData) -> KernelTables:

@@ -99,7 +99,7 @@ def _made(case: LLMCase, data: LLMData) -> LLMPlan:
     if case.planner.name != SEARCH or not (share or len(case.models) > 1):
         return planned(case, data)[0]
     space, effort = planner_options(said)
-    demands, cluster, tables = demands_of(case, data), cluster_of(case), tables_of(case, data)
+    demands, cluster, tables = demands_of(case, data), cluster_of(case, data), tables_of(case, data)
     if share:
         return plan_shared(
             cluster, demands, tables=tables, space=SearchSpace(**space), effort=Effort(**effort), seed=case.seed
@@ -120,7 +120,7 @@ def _deployments(plan: Any) -> tuple[Deployment, ...]:
 def _rebuilt(case: LLMCase, data: LLMData, plan: Any) -> LLMPlan:
     """The plan of a decision, on the case's cluster and with its limits."""
     made = LLMPlan.of(
-        cluster_of(case), tuple(served(d) for d in demands_of(case, data)), _deployments(plan),
+        cluster_of(case, data), tuple(served(d) for d in demands_of(case, data)), _deployments(plan),
         planner=PlannerEntry(name=case.planner.name), router=str(plan["router"]),
     )  # fmt: skip
     return with_limits(made, case)

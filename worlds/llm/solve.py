@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -11,14 +12,15 @@ from ...errors import InfeasibleError, InputError
 from ...planners.vllm import Candidate, CostSource, DrawnTraffic, Effort, GivenTraffic, LLMDemand, SearchSpace, plan
 from ...planners.vllm.layouts import engine_shapes
 from ...planners.vllm.scoring import Setting
-from ...profiles.llm import KernelTables
+from ...profiles.devices import DEVICES
+from ...profiles.llm import DecoderSpec, KernelTables
 from ...simulator.cluster import Cluster
 from ...simulator.llm.plan.file import LLMPlan
 from ...simulator.llm.plan.simulate import simulate_plan
 from ...simulator.llm.result.columns import LLMResult
 from ...simulator.llm.workload.requests import LLMTrace
 from ...traces.splits import shares
-from .case import LLMCase
+from .case import EngineCase, LLMCase
 from .data import LLMData, planner_options
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "mean_only",
     "planned",
     "solve",
+    "stated_space",
     "squeezed",
     "tables_of",
     "with_limits",
@@ -143,11 +146,12 @@ def squeezed(trace: LLMTrace, factor: float) -> LLMTrace:
     )  # fmt: skip
 
 
-def cluster_of(case: LLMCase) -> Cluster:
+def cluster_of(case: LLMCase, data: LLMData) -> Cluster:
     """The devices: full nodes, or where these do not come out even the largest equal nodes."""
     c = case.cluster
     per_node = next(n for n in range(min(c.devices, c.devices_per_node), 0, -1) if c.devices % n == 0)
-    return Cluster(c.devices // per_node, per_node, c.device)
+    spec = data.devices[c.device]
+    return Cluster(c.devices // per_node, per_node, spec.name if spec.name in DEVICES else spec)
 
 
 def solve(case: LLMCase, data: LLMData) -> LLMSolved:
@@ -219,16 +223,32 @@ class _Asked:
 @lru_cache(maxsize=64)
 def _planned(asked: _Asked) -> tuple[LLMPlan, int]:
     case, data = asked.case, asked.data
-    demand, cluster = demand_of(case, data), cluster_of(case)
+    demand, cluster = demand_of(case, data), cluster_of(case, data)
     tables = tables_of(case, data)
     space, effort = planner_options(case.planner.options)
     if case.planner.name == "vllm":
         found = plan(
             cluster, [demand], objective=case.planner.objective, target=case.planner.target, tables=tables,
-            space=SearchSpace(**space), effort=Effort(**effort), seed=case.seed,
+            space=SearchSpace(**stated_space(space, [demand.model])), effort=Effort(**effort), seed=case.seed,
         )  # fmt: skip
         return found.plan, found.plan.planner.evaluations
     return _fixed(case, demand, cluster, Setting(cluster, (demand,), CostSource(tables))), 0
+
+
+def _stated(engine: EngineCase, field: str, checkpoint: str) -> str:
+    """A precision as the case says it, else as the model's file states it, else the case's default."""
+    said: str = getattr(engine, field)
+    return said if field in engine.model_fields_set else checkpoint or said
+
+
+def stated_space(space: Mapping[str, Any], models: Sequence[DecoderSpec]) -> dict[str, Any]:
+    """Options of a search space with the precisions that the models' files state, where nobody says others."""
+    found = dict(space)
+    for asked, name in (("precision", "weights_precision"), ("kv_precision", "kv_precision")):
+        stated = {getattr(model, name) for model in models}
+        if asked not in found and len(stated) == 1 and stated != {""}:
+            found[asked] = stated.pop()
+    return found
 
 
 def _fixed(case: LLMCase, demand: LLMDemand, cluster: Cluster, setting: Setting) -> LLMPlan:
@@ -238,7 +258,8 @@ def _fixed(case: LLMCase, demand: LLMDemand, cluster: Cluster, setting: Setting)
         tp=(e.tensor_parallel_size,), pp=(e.pipeline_parallel_size,), cp=(e.decode_context_parallel_size,),
         policies=(e.policy,), block_sizes=(e.block_size,), batched_tokens=(e.max_num_batched_tokens,),
         seqs=(e.max_num_seqs,), chunked_prefill=(e.enable_chunked_prefill,), utilizations=(e.gpu_memory_utilization,),
-        precision=e.precision, kv_precision=e.kv_precision,
+        precision=_stated(e, "precision", demand.model.weights_precision),
+        kv_precision=_stated(e, "kv_precision", demand.model.kv_precision),
     )  # fmt: skip
     shapes = engine_shapes(demand, cluster, space, (case.seed,))
     if not shapes.possible:

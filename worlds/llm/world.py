@@ -129,7 +129,7 @@ class LLMWorld(OpenWorld):
 
             return DECODERS
         if path == "cluster.device":
-            from ...profiles.hardware import DEVICES
+            from ...profiles.devices import DEVICES
 
             return DEVICES
         if path == "workload.lengths":

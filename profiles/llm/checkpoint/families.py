@@ -29,6 +29,10 @@ class Family:
         Whether a missing width of the feed-forward block means four times the hidden size.
     window : int
         What a missing ``sliding_window`` (``attention_chunk_size``) means; 0: no window.
+    pattern : int
+        Where the file does not say which layers have the window: every so manieth sees everything; 0: none does.
+    latent : bool
+        Whether attention is multi-head latent attention.
     switch : bool
         Whether windows are off unless ``use_sliding_window`` turns them on.
     experts : {"", "own", "ffn"}
@@ -45,6 +49,8 @@ class Family:
     biases: bool = False
     four: bool = False
     window: int = 0
+    pattern: int = 0
+    latent: bool = False
     switch: bool = False
     experts: Literal["", "own", "ffn"] = ""
     needs: tuple[str, ...] = ()
@@ -69,18 +75,18 @@ FAMILIES: dict[str, Family] = {
     "smollm3": Family(tied=True, grouped=True, switch=True),
     "helium": replace(GROUPED, head_dim=128),
     "ernie4_5": Family(tied=True, grouped=True, head_dim=128),
-    "olmo3": replace(LLAMA, window=4096),
-    "exaone4": replace(GROUPED, window=4096),
+    "olmo3": replace(LLAMA, window=4096, pattern=4),
+    "exaone4": replace(GROUPED, window=4096, pattern=4),
     "qwen": Family(),  # the first Qwen; `read` halves its width
     **dict.fromkeys(("qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"), QWEN),
     "qwen3": replace(QWEN, grouped=True, head_dim=128),
     "qwen3_vl_text": replace(GROUPED, head_dim=128),
     "gemma": GEMMA,
-    "gemma2": replace(GEMMA, window=4096),
-    "gemma3_text": replace(GEMMA, window=4096),
-    "vaultgemma": replace(GEMMA, window=4096),
+    "gemma2": replace(GEMMA, window=4096, pattern=2),
+    "gemma3_text": replace(GEMMA, window=4096, pattern=6),
+    "vaultgemma": replace(GEMMA, window=4096, pattern=2),
     "cohere": Family(tied=True),
-    "cohere2": Family(tied=True, window=4096),
+    "cohere2": Family(tied=True, window=4096, pattern=4),
     "glm": replace(GROUPED, head_dim=128),
     "glm4": replace(GROUPED, head_dim=128),
     "chatglm": Family(),
@@ -107,23 +113,24 @@ FAMILIES: dict[str, Family] = {
     "olmoe": Family(experts="ffn"),
     "flex_olmo": Family(experts="ffn"),
     "granitemoe": Family(experts="ffn"),
-    "gpt_oss": Family(grouped=True, head_dim=64, window=128, experts="ffn"),
+    "gpt_oss": Family(grouped=True, head_dim=64, window=128, pattern=2, experts="ffn"),
     "dbrx": Family(grouped=True, experts="ffn"),
     "llama4_text": Family(grouped=True, head_dim=128, window=8192, experts="ffn"),
     "qwen2_moe": replace(QWEN, experts="own", needs=("shared_expert_intermediate_size",)),
     "qwen3_moe": replace(QWEN, grouped=True, experts="own"),
     "qwen3_vl_moe_text": replace(GROUPED, experts="own"),
     "deepseek": Family(experts="own"),
+    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite"), Family(experts="own", latent=True)),
     "dots1": Family(window=4096, experts="own"),
     "glm4_moe": replace(GROUPED, experts="own", needs=("n_shared_experts", "first_k_dense_replace")),
     "ernie4_5_moe": Family(
         tied=True, grouped=True, experts="own", needs=("moe_num_shared_experts", "moe_layer_start_index")
     ),
 }
-"""``model_type`` -> its family: grouped-query attention in every layer, beside one feed-forward block or experts."""
+"""``model_type`` -> its family: attention in every layer, beside one feed-forward block or experts."""
 
 STATE = "state-space or recurrent layers, whose memory does not grow with the tokens"
-LATENT = "multi-head latent attention"
+LATENT = "multi-head latent attention of a form of its own"
 HYBRID = "layers of different kinds"
 BLOCKS = "blocks of different widths"
 NOT_MODELLED: dict[str, str] = {
@@ -132,8 +139,9 @@ NOT_MODELLED: dict[str, str] = {
     **dict.fromkeys(("granitemoehybrid", "lfm2", "lfm2_moe", "qwen3_next", "qwen3_5_text", "kimi_linear"), HYBRID),
     **dict.fromkeys(("minimax", "minimax_text_01", "minimax_m1", "olmo_hybrid", "plamo2", "bailing_hybrid"), HYBRID),
     **dict.fromkeys(("qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "gemma4", "gemma4_text"), HYBRID),
-    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "minicpm3", "youtu"), LATENT),
-    **dict.fromkeys(("glm4_moe_lite", "glm_moe_dsa", "longcat_flash", "bailing_moe_v2_5", "deepseek_vl_v2"), LATENT),
+    **dict.fromkeys(("minicpm3", "youtu", "deepseek_vl_v2"), LATENT),
+    **dict.fromkeys(("longcat_flash", "bailing_moe_v2_5"), LATENT),
+    **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), "sparse attention that an indexer chooses"),
     **dict.fromkeys(("openelm", "nemotron-nas", "deci", "decilm"), BLOCKS),
     **dict.fromkeys(("gemma3n", "gemma3n_text"), "per-layer embeddings and shared keys and values"),
     **dict.fromkeys(("t5", "mt5", "umt5", "bart", "mbart", "pegasus", "whisper", "t5gemma"), "an encoder beside it"),

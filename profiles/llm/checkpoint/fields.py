@@ -7,9 +7,9 @@ unless they hold nothing or one of a few values. Everything else is not known he
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 __all__ = ["CHANGING", "HARMLESS", "PARTS", "PARTS_FIELDS", "Changing", "empty"]
 
@@ -126,44 +126,19 @@ class Changing:
     harmless: Callable[[Any], bool] = _off
 
 
-def _quantised(value: Any) -> str:
-    """How a user tells a planner the precision of quantised weights."""
-    if not isinstance(value, Mapping):
-        return "a precision"
-    said = cast("Mapping[str, Any]", value)
-    cache = ""
-    if said.get("kv_cache_scheme") or said.get("kv_cache_quant_algo"):
-        cache = " (and KV precision fp8: the file says how keys and values are scaled)"
-    method, bits = str(said.get("quant_method", "")).lower(), said.get("bits") or said.get("w_bit")
-    if "fp8" in method or str(said.get("quant_algo", "")).lower() == "fp8":
-        return ("precision fp8_block" if said.get("weight_block_size") else "precision fp8") + cache
-    if method in ("awq", "gptq") or bits in (4, 8) or said.get("load_in_4bit") or said.get("load_in_8bit"):
-        return ("precision int8_wo" if bits == 8 or said.get("load_in_8bit") else "precision int4_wo") + cache
-    return "its precision" + cache
-
-
-QUANTISED = Changing(
-    "the checkpoint's weights (and maybe its KV cache) are not in 16 bits",
-    "take the field out of the file and give {precision} with the plan instead",
-    empty,
-)
-MLA = Changing("multi-head latent attention is not modelled")
+MLA = Changing("multi-head latent attention of this model_type is not known here")
 LAYERWISE = Changing("layers that differ from each other are not modelled")
 SHARED = Changing("keys and values that layers share are not modelled")
 ENCODER = Changing("an encoder or cross-attention beside the decoder is not modelled")
 
 CHANGING: dict[str, Changing] = {
-    **dict.fromkeys(("quantization_config", "compression_config", "quantization", "quant_config"), QUANTISED),
-    **dict.fromkeys(
-        ("kv_cache_scheme", "kv_cache_dtype", "kv_cache_quant_algo", "kv_cache_quantization"),
-        Changing("the KV cache is not in 16 bits", "take the field out and give the KV cache's precision", empty),
-    ),
     **dict.fromkeys(
         ("torch_dtype", "dtype", "params_dtype"),
         Changing("weights are not in 16 bits", "give the precision with the plan, and float16 here", _sixteen),
     ),
     **dict.fromkeys(("kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"), MLA),
-    **dict.fromkeys(("use_mla", "qk_head_dim", "index_topk", "index_n_heads"), MLA),
+    **dict.fromkeys(("use_mla", "qk_head_dim"), MLA),
+    **dict.fromkeys(("index_topk", "index_n_heads"), Changing("sparse attention by an indexer is not modelled")),
     **dict.fromkeys(("is_encoder_decoder", "add_cross_attention", "cross_attention_hidden_size"), ENCODER),
     **dict.fromkeys(("cross_attention_layers", "encoder_layers", "use_cross_attention"), ENCODER),
     **dict.fromkeys(("num_kv_shared_layers", "use_cla", "kv_share_layers"), SHARED),
@@ -196,8 +171,3 @@ CHANGING: dict[str, Changing] = {
     "hidden_size_per_layer_input": Changing("embeddings of every layer are not modelled"),
 }
 """Field -> what it changes, and the values under which it does not."""
-
-
-def mend_of(field: str, value: Any) -> str:
-    """The advice for a user whose config has a field of `CHANGING`."""
-    return CHANGING[field].mend.format(field=field, precision=_quantised(value))

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 from ....errors import InputError
-from . import mixture, windows
+from . import mixture, precision, windows
 from .families import FAMILIES, NOT_MODELLED, Family
-from .fields import CHANGING, HARMLESS, PARTS, PARTS_FIELDS, empty, mend_of
+from .fields import CHANGING, HARMLESS, PARTS, PARTS_FIELDS, empty
 from .kinds import wrong_kinds
 
 __all__ = ["ALIASES", "read_shape"]
@@ -115,7 +115,7 @@ class _Reader:
             if field == "tie_word_embeddings":
                 if field in inner and not repeated:
                     self.wrong.append(f"{field}: {value!r:.60}, and {inner[field]!r:.60} in the part on text; say one")
-            elif not about and not repeated:
+            elif not about and not repeated and field not in precision.FIELDS:
                 self._judge(field, value)
 
     def _unnest(self) -> None:
@@ -186,13 +186,40 @@ class _Reader:
         said["kv_heads"] = said["kv_heads"] or said["heads"]
         if not said["head_dim"] and said["hidden"] and said["heads"]:
             said["head_dim"] = family.head_dim or self._divided(said["hidden"], said["heads"])
+        latent = self._latent() if family.latent else {}
         experts = self._experts(said["layers"] or 1, said["ffn"], family)
         self._window(said, family, said["layers"] or 1)
         tied = self.config.get("tie_word_embeddings", outside.get("tie_word_embeddings", family.tied))
         self.read.add("tie_word_embeddings")
         kept = {"gated": family.gated, "biases": family.biases, "learned_positions": family.learned}
         source = "config.json" + (f" without {', '.join(sorted(self.ignore))}" if self.ignore else "")
-        return {**said, **kept, "tied": bool(tied), "source": source, **experts}
+        precisions = self._precisions(outside)
+        stated = zip(("weights", "KV cache"), precisions, strict=True)
+        source += "".join(f"; {what} in {name}" for what, name in stated if name)
+        kept |= {"weights_precision": precisions[0], "kv_precision": precisions[1], "source": source}
+        return {**said, **kept, "tied": bool(tied), **experts, **latent}
+
+    def _precisions(self, outside: Mapping[str, Any]) -> tuple[str, str]:
+        """Precisions of the weights and of the KV cache, as the file states them."""
+        found, read, wrong = precision.read_precisions({**outside, **self.config})
+        self.read.update(read)
+        self.wrong += wrong
+        return found
+
+    def _latent(self) -> dict[str, int]:
+        """Sizes of latent attention."""
+        names = ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "kv_lora_rank")
+        nope, rope, value, rank = (self._number(name) for name in names)
+        q_rank = self._number("q_lora_rank")
+        self.read.update(("use_mla", "qk_head_dim"))
+        if nope is None or rope is None or value is None or rank is None:
+            missing = [name for name in names if self.config.get(name) is None]
+            if missing:
+                self.wrong.append(f"fields missing in config.json: {', '.join(missing)} (latent attention)")
+            return {}
+        return {
+            "head_dim": nope + rope, "kv_rank": rank, "rope_dim": rope, "value_dim": value, "q_rank": q_rank or 0,
+        }  # fmt: skip
 
     def _width(self, said: dict[str, Any], family: Family) -> None:
         """The feed-forward block's width, for families in which it is not simply a field's value."""
@@ -260,7 +287,11 @@ class _Reader:
         self.read.update((*windows.FIELDS, *windows.PATTERNS))
         wrong = windows.other_layers(self.config, layers)
         said["window"], name = windows.window_of(self.config, family, layers, self.ignore)
-        if 0 < said["window"] < said["max_positions"]:
+        chunks = name == windows.SIZES[2] or self.config.get("model_type") == "llama4_text"
+        said["chunked"] = bool(said["window"]) and chunks
+        full = windows.full_layers(self.config, family, layers) if said["window"] and not said["chunked"] else 0
+        said["window"], said["full_layers"] = (said["window"], full) if full < layers else (0, 0)
+        if said["chunked"] and said["window"] < said["max_positions"]:
             wrong = [*wrong, windows.too_short(self.config, name, said["window"], said["max_positions"])]
         self.wrong += wrong
 
@@ -277,7 +308,7 @@ class _Reader:
         if field in CHANGING:
             known = CHANGING[field]
             if not known.harmless(value):
-                self.alike.setdefault((known.what, mend_of(field, value)), []).append(f"{field}: {_short(value)}")
+                self.alike.setdefault((known.what, known.mend), []).append(f"{field}: {_short(value)}")
             return
         if field in REASON or empty(value):
             return

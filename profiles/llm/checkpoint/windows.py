@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from .families import Family
 
-__all__ = ["FIELDS", "SIZES", "other_layers", "too_short", "window_of"]
+__all__ = ["FIELDS", "SIZES", "full_layers", "other_layers", "too_short", "window_of"]
 
 FIELDS = (
     "sliding_window",
@@ -54,13 +54,25 @@ def window_of(config: Mapping[str, Any], family: Family, layers: int, ignore: Co
     return (0 if any(config.get(pattern) == 1 for pattern in PATTERNS) else said), name
 
 
+def full_layers(config: Mapping[str, Any], family: Family, layers: int) -> int:
+    """Layers that see everything in a model of which some have a window."""
+    types: Any = config.get("layer_types")
+    if isinstance(types, list):
+        return sum(kind in FULL for kind in cast("list[Any]", types))
+    first: Any = config.get("max_window_layers")
+    if isinstance(first, int) and not isinstance(first, bool) and _by_depth(config, family):
+        return min(first, layers)
+    said = next((config[name] for name in PATTERNS if isinstance(config.get(name), int)), family.pattern)
+    return layers // said if said else 0
+
+
 def _by_depth(config: Mapping[str, Any], family: Family) -> bool:
     """Whether only layers from ``max_window_layers`` on have windows: in Qwen's code and in what came from it."""
     return family.switch or config.get("model_type") == "dots1"
 
 
 def too_short(config: Mapping[str, Any], name: str, window: int, longest: int) -> str:
-    """The message about a window that is shorter than the longest sequence."""
+    """The message about chunks of attention that are shorter than the longest sequence."""
     stated = "" if name in config else f" (what model_type {config.get('model_type')!r} means by default)"
     return (
         f"{name}: {window}{stated}: layers that see so few tokens are not modelled; sequences up to the window are "

@@ -51,7 +51,7 @@ class Heads:
         return 1 if self.kv == "fp8" else 2
 
 
-def decode_surface(tables: Tables, heads: Heads, peaks: Peaks) -> Surface:
+def decode_surface(tables: Tables, heads: Heads, peaks: Peaks, latent: Callable[..., Any] | None = None) -> Surface:
     """Attention of decodes over (sequences, context).
 
     Every (sequence, KV head) pair is the same work and depends on no other, so that tables with other numbers of KV
@@ -62,7 +62,7 @@ def decode_surface(tables: Tables, heads: Heads, peaks: Peaks) -> Surface:
     """
     near = nearest_tables(tables, heads)
     if near is None:
-        ideal = decode_ideal(peaks, heads.kv_heads, heads.size, heads.kv_bytes)
+        ideal = latent or decode_ideal(peaks, heads.kv_heads, heads.size, heads.kv_bytes)
         return _roofline(ideal, heads, peaks.efficiency, peaks, lambda length: length, LONGEST_CONTEXT)
     group = heads.heads / heads.kv_heads
     grids = {kv: grid for (_, kv, _), grid in near.items()}
@@ -80,11 +80,11 @@ def decode_surface(tables: Tables, heads: Heads, peaks: Peaks) -> Surface:
     return _scaled(sequences, lengths, np.where(np.isinf(best), seconds, best), kind, near, heads)
 
 
-def prefill_surface(tables: Tables, heads: Heads, peaks: Peaks) -> Surface:
-    """Attention of equal prompts without context over (prompts, pairs of tokens)."""
+def prefill_surface(tables: Tables, heads: Heads, peaks: Peaks, latent: Callable[..., Any] | None = None) -> Surface:
+    """Attention of equal prompts without context over (prompts, pairs of tokens); `latent`: another roofline."""
     near = nearest_tables(tables, heads)
     if near is None:
-        ideal = prefill_ideal(peaks, heads.size)
+        ideal = latent or prefill_ideal(peaks, heads.size)
         return _roofline(ideal, heads, PREFILL_EFFICIENCY, peaks, area, LONGEST_PROMPT)
     grids = {kv: grid for (_, kv, _), grid in near.items()}
     own = _own(grids, heads.kv_heads)

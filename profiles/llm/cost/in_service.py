@@ -1,7 +1,7 @@
-"""`InService`: costs of iterations, corrected by what such iterations took while the engine served other requests.
+"""`InService`: costs of iterations, corrected by what such iterations took while the engine served.
 
 Tables are taken pass by pass. In service a pass meets what the host and the passes before it left in the caches, and
-after a pause it meets nothing: a small model on a CPU is a tenth faster or slower then. A short run on other requests
+after a pause it meets nothing: a small model on a CPU is a tenth faster or slower then. A short run, or a part of one,
 says how much, by what an iteration computes.
 """
 

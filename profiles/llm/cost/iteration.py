@@ -18,6 +18,7 @@ from ..tables.layers import check_layers
 from .experts import Spread
 from .grid import NOTHING, CostGrid
 from .layers import LayerKernels
+from .links import PCIE, link_between
 from .operators import OperatorKernels
 from .overheads import Overheads
 from .parts import Kernels, Surface
@@ -29,10 +30,6 @@ PRECISIONS = {"bf16": "bfloat16", "fp16": "bfloat16", "bfloat16": "bfloat16", "f
     name: name for name in ("fp8", "fp8_block", "nvfp4", "int8_wo", "int4_wo")
 }
 """What a precision is called here -> in the tables."""
-PCIE = LinkSpec(36.5e9, 14e-6)
-"""Assumed where devices send each other something and neither the caller nor the tables say over what; whatever rests
-on it says so first. NCCL's all-reduce between two GPUs on PCIe 5.0 x16: the line through LLMServingSim's published
-measurements of one such machine (13 us at 4 KB, 30 at 512 KB, 587 at 21 MB)."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -95,8 +92,8 @@ def iteration_cost(
         Host times of a step.
     link : LinkSpec, optional
         Link between the devices of a node, in place of the device's or of what the tables say. Tables by layer that say
-        none need it wherever devices send each other anything: without it `PCIE` is assumed, which `TableCost.report`
-        and `kernels.fallbacks` say first.
+        none need it wherever devices send each other anything: without it `links.link_between` assumes one by the
+        device's name, which `TableCost.report` and `kernels.fallbacks` say first.
     options : CostOptions, optional
         Further degrees, how unequally experts are chosen, and how large the tables of the cost are.
     **fields
@@ -132,10 +129,10 @@ def iteration_cost(
         if layout is not None:
             raise InputError("cp: tables by layer hold no shards of sequences; give tables by operator, or a device")
         peaks = check_layers(system, model, tp)
-        where = link or system.layers.link or PCIE
+        where = link_between(link, system.layers.link, f"{system.name} {system.source}", max(2, tp))
         kernels: Kernels = LayerKernels(
-            model, peaks, system.layers, pp, overheads, where.bandwidth_bytes_per_s, where.latency_s, spread,
-            link is None and system.layers.link is None,
+            model, peaks, system.layers, pp, overheads, where.spec.bandwidth_bytes_per_s, where.spec.latency_s,
+            spread, where.assumed,
         )  # fmt: skip
         source = system.source
     else:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ...hardware import LinkSpec
 from ..decoder import DecoderSpec
+from ..parallel.engine_reduce import engine_all_reduce, priced
 from ..tables.grid import EXTRAPOLATED, INTERPOLATED, MEASURED, Grid
 from ..tables.kernels import Layers, Peaks
 from ..tables.layers import FEED_FORWARD, ONCE, TWICE
@@ -37,8 +39,8 @@ class LayerKernels:
         Link between the devices: communication is not in these tables.
     spread : Spread
         How experts and requests are spread over ranks.
-    assumed : bool
-        Whether nobody said what the link is.
+    assumed : str
+        What the link is taken for where nobody said it; empty where somebody did.
     """
 
     model: DecoderSpec
@@ -49,7 +51,7 @@ class LayerKernels:
     link_bytes_per_s: float
     link_latency_s: float
     spread: Spread = ALONE
-    assumed: bool = False
+    assumed: str = ""
 
     @property
     def sends(self) -> bool:
@@ -75,7 +77,10 @@ class LayerKernels:
             found.append(Parts(name, count * seconds, kind))
         moved, tp = run * self.model.hidden * 2, self.layers.tp
         if tp > 1 and not any("all_reduce" in name for name in self.layers.dense):
-            ring = self.link_latency_s + 2 * (tp - 1) / tp * moved / self.link_bytes_per_s
+            if priced(LinkSpec(self.link_bytes_per_s, self.link_latency_s)):
+                ring = engine_all_reduce(moved, tp, self.link_bytes_per_s)
+            else:
+                ring = self.link_latency_s + 2 * (tp - 1) / tp * moved / self.link_bytes_per_s
             count = 2 * self.model.layers + 1
             found.append(Parts("all-reduces", count * ring, np.full(len(run), EXTRAPOLATED)))
         if self.pp > 1:
@@ -99,18 +104,20 @@ class LayerKernels:
         parts = [Parts("experts", model.moe_layers * seconds, kind)]
         return parts + spread.exchanges(model, tokens, self.link_latency_s, self.link_bytes_per_s)
 
-    def fallbacks(self) -> list[str]:
-        """Lines about an assumed link, points that were set aside, and experts at a degree that was not measured."""
+    def grids(self) -> dict[str, Grid]:
+        """The grids that are read."""
         tables = {**self.layers.dense, **self.layers.per_sequence, "attention of decodes": self.layers.decode}
         tables |= {"attention with prefill": self.layers.mixed}
-        tables |= {f"experts of ep {degree}": grid for degree, grid in self.layers.moe.items()}
-        said = [f"note: {line}" for line in outlier_lines(set_aside(tables))] + self._degrees()
+        return tables | {f"experts of ep {degree}": grid for degree, grid in self.layers.moe.items()}
+
+    def fallbacks(self) -> list[str]:
+        """Lines about an assumed link, points that were set aside, and experts at a degree that was not measured."""
+        said = [f"note: {line}" for line in outlier_lines(set_aside(self.grids()))] + self._degrees()
         if not (self.assumed and self.sends):
             return said
         return [
-            "ASSUMED: the link between devices is that of NCCL between two GPUs on PCIe 5.0 x16, "
-            f"{self.link_bytes_per_s / 1e9:.1f} GB/s and {1e6 * self.link_latency_s:.0f} us; neither the caller (link) "
-            "nor hardware.yaml beside the tables says one",
+            f"ASSUMED: the link between devices is {self.assumed}; neither the caller (link) nor hardware.yaml beside "
+            "the tables says one",
             *said,
         ]
 

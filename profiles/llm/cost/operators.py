@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ...hardware import LinkSpec
 from ..decoder import DecoderSpec
 from ..parallel.collectives import Collective
+from ..parallel.engine_reduce import NCCL_BYTES, engine_all_reduce, priced
 from ..parallel.layer import Widths, collectives
 from ..parallel.layout import Parallel
 from ..tables.grid import EXTRAPOLATED, Grid
@@ -17,16 +19,16 @@ from ..tables.operators import gemm_ideal
 from ..tables_outliers import outlier_lines, set_aside
 from .attention import Heads, decode_surface, nearest_tables, prefill_surface
 from .experts import ALONE, ROUTING_KERNELS, Spread, expert_seconds, measured_experts
+from .latent import latent_decode, latent_prefill, projections
 from .overheads import Overheads
 from .parts import Parts, Surface
+from .windows import windowed
 
 __all__ = ["OperatorKernels"]
 
 Floats = NDArray[np.float64]
 GEMM_EFFICIENCY = 0.7
 """Share of the peak that the roofline alone assumes: what H100 tables reach at 4096 tokens."""
-CUSTOM_BYTES = 8 * 2**20
-"""From this message on, vLLM's own all-reduce leaves the work to NCCL's; its tables jump there."""
 SAMPLER_KERNELS = 8
 """Small kernels of sampling: softmax or argmax, penalties, gathers (vLLM's sampler; 25 us measured at one sequence)."""
 
@@ -72,7 +74,7 @@ class OperatorKernels:
     @property
     def launches(self) -> int:
         """Kernels of one iteration: GEMMs, attention, KV write, elementwise ones, all-reduces, head and sampling."""
-        layer = 6 + len(self._elementwise()) + (2 if self.tp > 1 else 0)
+        layer = (9 if self.model.kv_rank else 6) + len(self._elementwise()) + (2 if self.tp > 1 else 0)
         shards = 0 if self.layout is None else self.model.layers * len(self.exchanges(1))
         return self.model.layers * layer + self.model.moe_layers * ROUTING_KERNELS + shards + SAMPLER_KERNELS + 4
 
@@ -83,10 +85,10 @@ class OperatorKernels:
         shared, wide = (1, tp) if self.layout is None else (self.layout.cp if self.layout.spread else 1, self._wide)
         run = np.array([self.overheads.padded(-(-int(t) // shared)) for t in tokens], dtype=float)
         q, kv = model.heads * model.head_dim // tp, self.kv_heads * model.head_dim
-        parts = [
+        parts = [self._gemm(name, run, n, k) for name, n, k in projections(model, tp)] if model.kv_rank else [
             self._gemm("QKV projection", run, q + 2 * kv, model.hidden),
             self._gemm("output projection", run, model.hidden, model.heads * model.head_dim // wide),
-        ]
+        ]  # fmt: skip
         for name, inner, count in (("", model.ffn, plain), ("shared experts' ", model.shared_ffn, moe)):
             if inner and count:
                 up = f"{name}gate and up projection" if model.gated else f"{name}up projection"
@@ -119,16 +121,18 @@ class OperatorKernels:
 
     def fallbacks(self) -> list[str]:
         """What was not measured in this precision or width, and what stands for it, one line each."""
-        found = [f"note: {line}" for line in outlier_lines(set_aside(self._read()))]
+        found = [f"note: {line}" for line in outlier_lines(set_aside(self.grids()))]
         if self.operators.gemm and self.gemm not in self.operators.gemm:
             found.append(f"note: no GEMMs in {self.gemm}: those in bf16, scaled by the roofline of both")
         if self.operators.decode and not any(key[0] == self.kv for key in self.operators.decode):
             found.append(f"note: no attention with a KV cache in {self.kv}: other tables, scaled by bytes")
         if self.model.moe_layers and measured_experts(self.model, self.spread, self.operators, self.gemm) is None:
             found.append(f"note: experts of {self.model.name}: not measured, by the roofline")
+        if self.model.kv_rank and self.operators.decode:
+            found.append(f"note: latent attention of {self.model.name}: not measured, by the roofline")
         return found
 
-    def _read(self) -> dict[str, Grid]:
+    def grids(self) -> dict[str, Grid]:
         """The grids that are read for this model."""
         tables, gemm = self.operators, {self.gemm, "bfloat16"}
         found = {f"gemm {name}": grid for name, grid in tables.gemm.items() if name in gemm}
@@ -164,7 +168,10 @@ class OperatorKernels:
 
     def decode(self) -> Surface:
         """Attention of decodes; of the shard of each sequence that a rank has, over the whole sequence's length."""
-        found = decode_surface(self.operators.decode, self._heads, self.peaks)
+        heads, latent = self._heads, None
+        if self.model.kv_rank:
+            latent = latent_decode(self.model, self.tp, self.peaks, heads.kv_bytes)
+        found = windowed(decode_surface({} if latent else self.operators.decode, heads, self.peaks, latent), self.model)
         if self.layout is None:
             return found
         return Surface(found.x, found.y * self.layout.cp, found.seconds, found.kind)
@@ -172,7 +179,9 @@ class OperatorKernels:
     def prefill(self) -> Surface:
         """Attention of equal prompts without context; shards outside the tensor-parallel group share it."""
         if self.layout is None or self.layout.inside:
-            return prefill_surface(self.operators.prefill, self._prompt_heads, self.peaks)
+            latent = latent_prefill(self.model, self.tp, self.peaks) if self.model.kv_rank else None
+            tables = {} if latent else self.operators.prefill
+            return windowed(prefill_surface(tables, self._prompt_heads, self.peaks, latent), self.model, areas=True)
         found = prefill_surface(self.operators.prefill, self._heads, self.peaks)
         return Surface(found.x, found.y, found.seconds / self.layout.cp, found.kind)
 
@@ -183,7 +192,7 @@ class OperatorKernels:
     def _elementwise(self) -> list[tuple[str, float, int]]:
         """The bandwidth-bound kernels: name, bytes that each moves per token, and number of layers that have it."""
         model, tp, layers = self.model, self.tp, self.model.layers
-        q, kv, hidden = model.heads * model.head_dim / tp, self.kv_heads * model.head_dim, model.hidden
+        q, kv, hidden = model.heads * model.head_dim / tp, model.kv_numbers(tp) / 2, model.hidden
         # Bytes a token, 16 bits each: read one or two halves of the up projection, write one.
         act = 2 * model.ffn / tp * (2 + model.gated)
         norm = 4 * hidden * 2  # input and residual, each read and written
@@ -264,10 +273,13 @@ class OperatorKernels:
         small, large = own or nccl, nccl or own
         if small is not None and large is not None:
             (low, basis), (high, bulk) = small.at(moved), large.at(moved)
-            own_way = moved < CUSTOM_BYTES
+            own_way = moved < NCCL_BYTES
             return Parts(name, count * np.where(own_way, low, high), np.where(own_way, basis, bulk))
-        share = 2 * (group - 1) / group
         near = group <= self.peaks.devices_per_node
+        if near and priced(LinkSpec(self.peaks.link_bytes_per_s, self.peaks.link_latency_s)):
+            seconds = engine_all_reduce(moved, group, self.peaks.link_bytes_per_s)
+            return Parts(name, count * seconds, np.full(len(moved), EXTRAPOLATED))
+        share = 2 * (group - 1) / group
         rate = self.peaks.link_bytes_per_s if near else self.peaks.far_bytes_per_s
         seconds = self.peaks.link_latency_s + share * moved / (rate * self.peaks.efficiency)
         return Parts(name, count * seconds, np.full(len(moved), EXTRAPOLATED))

@@ -110,6 +110,10 @@ class Kernels(Protocol):
         """Attention of one chunk beside decodes over (new, before, decodes, mean context), where that was measured."""
         ...
 
+    def grids(self) -> dict[str, Grid]:
+        """The measured grids that are read, by name; none by the roofline."""
+        ...
+
     def fallbacks(self) -> list[str]:
         """What was not measured as it runs, and what stands for it: one line each."""
         ...

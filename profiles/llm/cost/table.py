@@ -12,6 +12,7 @@ from ....reprs import Shown
 from ..decoder import DecoderSpec
 from ..iteration import Iteration
 from ..tables.grid import EXTRAPOLATED, KINDS
+from .bands import Band, band, interpolation_error
 from .grid import CostGrid, attention_seconds, fullest, iteration_seconds
 from .overheads import Overheads
 from .parts import Kernels, Part, Surface
@@ -98,13 +99,17 @@ class TableCost(Shown):
             parts.append(Part("scheduler, per sequence and new request", host - grid.scheduler_s, "overhead"))
         return tuple(parts)
 
+    def band(self, iteration: Iteration) -> Band:
+        """How wrong `seconds` may be, from what its parts rest on and how the tables read between their points."""
+        return band(self.explain(iteration), interpolation_error(self.kernels.grids().values()))
+
     def report(self, iteration: Iteration) -> str:
         """`explain` as lines that a person reads, with what was not measured, the overheads and their source."""
         parts = self.explain(iteration)
         lines = [f"{1e3 * part.seconds:10.3f} ms  {part.name}  ({part.basis})" for part in parts]
         said = self.kernels.fallbacks()
         first, further = ([s for s in said if s.startswith("ASSUMED") == yes] for yes in (True, False))
-        total = f"{1e3 * sum(part.seconds for part in parts):10.3f} ms  together"
+        total = f"{1e3 * sum(part.seconds for part in parts):10.3f} ms  together, {self.band(iteration).explain()}"
         return "\n".join((*first, *lines, total, *further, self.overheads.explain(), f"kernels: {self.source}"))
 
     def grid(self) -> CostGrid:
@@ -118,8 +123,8 @@ class TableCost(Shown):
         return np.array([float(self.dp * m if f else t) for m, f, t in zip(mine, few, tokens, strict=True)])
 
     def _check_window(self, iteration: Iteration) -> None:
-        """Refuse what reads further back than the model's window; decodes are known by their mean context."""
-        if self.model.window:
+        """Refuse what reads further back than the window where its layers are not priced: chunks, tables by layer."""
+        if self.model.window and (self.model.chunked or self.kernels.mixed() is not None):
             longest = max((new + before for new, before in iteration.prefill), default=0)
             mean = -(-iteration.context // iteration.decodes) if iteration.decodes else 0
             self.model.check_length(max(longest, mean), "iteration")

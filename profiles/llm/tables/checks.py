@@ -11,10 +11,12 @@ import numpy as np
 from ....errors import InputError, MeshwrightError, install_hint
 from ....files import readable
 
-__all__ = ["read_header", "read_table", "read_yaml", "units"]
+__all__ = ["consistent", "read_header", "read_table", "read_yaml", "units"]
 
 REPEAT = 8.0
 """Measurements of one point that lie further apart than this contradict each other (public tables reach 4.3)."""
+ASIDE, FEW = 0.2, 4
+"""A table with a larger share of outliers, at least so many, is refused (of public tables 9 % are the most)."""
 
 
 def read_table(
@@ -110,6 +112,30 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(said, dict):
         raise InputError(f"{path}: expected a mapping of fields (got {type(said).__name__})")
     return said
+
+
+def consistent(where: str, grid: Any) -> None:
+    """Refuse a table of which more than `ASIDE` of the points contradict others: no neighbour tells what is right.
+
+    Parameters
+    ----------
+    where : str
+        The file, and the part of it.
+    grid : Grid
+        With what was set aside.
+
+    Raises
+    ------
+    InputError
+        If that many were.
+    """
+    aside = [point for point in grid.aside if point.why != "law"]
+    measured = int(grid.measured.sum()) + len(grid.aside)
+    if len(aside) >= FEW and len(aside) > ASIDE * measured:
+        raise InputError(
+            f"{where}: contradicts itself: {len(aside)} of {measured} points take longer than larger ones, or are less "
+            "efficient than both neighbours; measure it again on a device with fixed clocks and nobody else on it"
+        )
 
 
 def units(where: str, fastest: float, slowest_ok: float = 1e-3, fastest_ok: float = 1.5) -> None:

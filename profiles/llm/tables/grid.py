@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....reprs import Shown
-from ..tables_outliers import Outlier, contradicting, envelope
+from ..tables_outliers import Outlier, above, contradicting, envelope, spiking
 
 __all__ = ["EXTRAPOLATED", "INTERPOLATED", "KINDS", "MEASURED", "Grid"]
 
@@ -70,6 +70,8 @@ class Grid(Shown):
         log: bool = False,
         kinds: Sequence[str] = (),
         believe: bool = False,
+        slow: float = np.inf,
+        efficient: bool = True,
     ) -> Grid:
         """Put rows of measurements on a grid; repeated ones become their median, contradicting ones are set aside.
 
@@ -85,6 +87,10 @@ class Grid(Shown):
             Coordinates along which another kernel may run: more of them may take less time.
         believe : bool
             Whether points that contradict others are kept all the same.
+        slow : float
+            Points above so many times the roofline are set aside, where it is a law of that very kernel.
+        efficient : bool
+            Whether shares of the roofline may be compared among neighbours: not where it is only what time grows with.
         """
         import pandas
         from scipy.ndimage import distance_transform_edt
@@ -101,14 +107,22 @@ class Grid(Shown):
         full[at] = series.to_numpy()
         known = ~np.isnan(full)
         same = tuple(names.index(name) for name in kinds)
-        aside = () if believe else contradicting(axes, full, known, same)
-        for point in aside:
-            known[tuple(int(np.searchsorted(axis, x)) for axis, x in zip(axes, point.where, strict=True))] = False
-        if not known.all():
-            mesh = np.meshgrid(*axes, indexing="ij")
-            best = np.asarray(ideal(*mesh), dtype=float)
-            found: Any = distance_transform_edt(~known, return_distances=False, return_indices=True)
-            nearest = tuple(found)
+        aside: tuple[Outlier, ...] = ()
+        best = np.asarray(ideal(*np.meshgrid(*axes, indexing="ij")), dtype=float)
+        if not believe:
+            for find in (
+                lambda: above(axes, full, known, best, slow),
+                lambda: contradicting(axes, full, known, same),
+                lambda: spiking(axes, full, known, best, same) if efficient else (),
+            ):
+                for point in (found := find()):
+                    known[tuple(int(np.searchsorted(a, x)) for a, x in zip(axes, point.where, strict=True))] = False
+                aside += found
+            aside = tuple(sorted(aside, key=lambda point: -point.times))
+        if not known.any():
+            full = best
+        elif not known.all():
+            nearest = tuple(cast(Any, distance_transform_edt(~known, return_distances=False, return_indices=True)))
             # Missing points take the efficiency of the nearest measured one: efficiency varies less than seconds do.
             filled = full[nearest] * best / best[nearest]
             if aside:  # what fills their place contradicts nobody

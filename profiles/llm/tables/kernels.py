@@ -61,12 +61,11 @@ class Peaks(Shown):
 
     @classmethod
     def of(cls, spec: DeviceSpec) -> Peaks:
-        """The peaks of a shipped device. Fp8 doubles the rate from Hopper on."""
-        fp8 = 2 if spec.peak_flops > 900e12 else 1
+        """The peaks of a device; in 8 bits those in 16 where it has no such units."""
         return cls(
             spec.name,
             spec.peak_flops,
-            fp8 * spec.peak_flops,
+            spec.fp8_flops or spec.peak_flops,
             spec.memory_bandwidth_bytes_per_s,
             spec.memory_bytes,
             spec.intra_node.bandwidth_bytes_per_s,

@@ -11,7 +11,7 @@ import numpy as np
 
 from ....errors import InputError
 from ..decoder import DecoderSpec, decoder
-from .checks import read_header, read_table, read_yaml
+from .checks import consistent, read_header, read_table, read_yaml
 from .grid import Grid
 from .kernels import KernelTables, Layers, Peaks
 from .machine import read_machine
@@ -162,10 +162,12 @@ def _linear(*work: Any) -> Any:
 def _series(path: Path, over: str, own: bool) -> dict[str, Grid]:
     """Layers by name. Our own measurements are read back as they are: few sizes, repeated, with their noise beside."""
     frame = read_table(path, (over,), ("layer",), "time_us")
-    return {
-        str(layer): Grid.build((over,), (rows[over].to_numpy(dtype=float),), rows["time_us"] * US, _linear, believe=own)
-        for layer, rows in frame.groupby("layer", sort=False)
-    }
+    found: dict[str, Grid] = {}
+    for layer, rows in frame.groupby("layer", sort=False):
+        columns, seconds = (rows[over].to_numpy(dtype=float),), rows["time_us"] * US
+        found[str(layer)] = Grid.build((over,), columns, seconds, _linear, believe=own)
+        consistent(f"{path}: {layer}", found[str(layer)])
+    return found
 
 
 def _attention(path: Path, own: bool) -> tuple[Grid, Grid]:
@@ -232,4 +234,5 @@ def _lattice(path: Path, chunk: Any, before: Any, decodes: Any, context: Any, se
     def ideal(new: Any, past: Any, batch: Any, each: Any) -> Any:
         return new * (past + new / 2) + batch * each
 
-    return Grid.build(("new", "before", "decodes", "context"), tuple(table[:4]), table[4], ideal, believe=own)
+    names = ("new", "before", "decodes", "context")
+    return Grid.build(names, tuple(table[:4]), table[4], ideal, believe=own, efficient=False)

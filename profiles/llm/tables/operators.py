@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ....errors import InputError
-from .checks import read_table, read_yaml, units
+from ..parallel.engine_reduce import SLOW, SWITCHED, engine_all_reduce
+from .checks import consistent, read_table, read_yaml, units
 from .grid import Grid
 from .kernels import KernelTables, Operators, Peaks
 
@@ -85,6 +86,7 @@ def load_operators(folder: Path) -> KernelTables:
         m, n, k, seconds = (rows[c].to_numpy(dtype=float) for c in ("m", "n", "k", "latency"))
         grid = Grid.build(("m", "n", "k"), (m, n, k), seconds * MS, ideal)
         units(f"{gemm_file}: latency in ms: {dtype}", grid.best_share, 0.02)
+        consistent(f"{gemm_file}: {dtype}", grid)
         gemm[str(dtype)] = grid
     source = ", ".join(str(frame[c].iloc[0]) for c in ("device", "framework", "version") if c in frame.columns)
     return KernelTables(
@@ -215,6 +217,7 @@ def _attention(path: Path, peaks: Peaks, *, decode: bool) -> dict[tuple[str, int
         # Decodes whose heads share no KV heads run another kernel, slower on some devices than with more heads.
         names, kinds = ("heads", "batch", "context" if decode else "length"), ("heads",) if decode else ()
         found[key] = Grid.build(names, columns, seconds, ideal, kinds=kinds)
+        consistent(f"{path}: {kv}, {groups} KV heads of {head}", found[key])
     units(f"{path}: latency in ms", best, 0.02, 2.0)
     return found
 
@@ -229,7 +232,8 @@ def _all_reduce(folder: Path, peaks: Peaks) -> dict[tuple[str, int], Grid]:
         if "backend" not in frame.columns:
             frame["backend"] = "graph"
         for (way, devices), rows in frame.groupby(["backend", "num_gpus"]):
-            found[str(way).rpartition("_")[2], int(devices)] = _reduce_grid(custom, rows, peaks, int(devices))
+            name = str(way).rpartition("_")[2]
+            found[name, int(devices)] = _reduce_grid(custom, rows, peaks, int(devices), own=name == "graph")
     if nccl.is_file():
         words = ("op_name", "nccl_dtype")
         frame = read_table(nccl, ("num_gpus", "message_size"), words, "latency")
@@ -239,14 +243,18 @@ def _all_reduce(folder: Path, peaks: Peaks) -> dict[tuple[str, int], Grid]:
     return found
 
 
-def _reduce_grid(path: Path, rows: Any, peaks: Peaks, devices: int) -> Grid:
+def _reduce_grid(path: Path, rows: Any, peaks: Peaks, devices: int, *, own: bool = False) -> Grid:
+    """The engine's own kernels over NVLink are held against their law: those of other systems keep to it."""
     moved = 2 * rows["message_size"].to_numpy(dtype=float)
     seconds = rows["latency"].to_numpy(dtype=float) * MS
+    own = own and peaks.link_bytes_per_s >= SWITCHED and devices <= peaks.devices_per_node
 
     def ideal(size: Any) -> Any:
+        if own:
+            return engine_all_reduce(size, devices, peaks.link_bytes_per_s)
         return 2 * (devices - 1) / devices * size / peaks.link_bytes_per_s
 
-    grid = Grid.build(("bytes",), (moved,), seconds, ideal)
+    grid = Grid.build(("bytes",), (moved,), seconds, ideal, slow=SLOW if own else np.inf)
     units(f"{path}: latency in ms, message_size in elements: {devices} devices", grid.best_share, 0.02)
     return grid
 

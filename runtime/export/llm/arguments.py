@@ -103,7 +103,7 @@ def arguments(
             f"export: deployment {d.name!r}: vLLM {VLLM_VERSION} has no scheduler like {d.policy!r}; plan with policy "
             "'vllm-v1'"
         )
-    room = d.num_blocks * d.block_size * d.cp
+    room = d.num_blocks // options.groups * d.block_size * d.cp
     if room < options.max_model_len:
         raise InputError(
             f"export: deployment {d.name!r}: {d.num_blocks} KV blocks hold {room} tokens, and vLLM does not start with "

@@ -6,19 +6,16 @@ from __future__ import annotations
 # pyright: reportMissingTypeStubs=false
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from ....profiles.llm.cost.in_service import kind_of
 from ....profiles.llm.iteration import Iteration, IterationCost
 from ....simulator.llm.forecast import Forecast, figures
 from ....simulator.llm.result.columns import LLMResult
 
-if TYPE_CHECKING:
-    pass
-
-__all__ = ["JUDGED", "SHOWN", "WITHIN", "Cell", "KindOfIteration", "by_kind"]
+__all__ = ["JUDGED", "SHOWN", "WITHIN", "Cell", "KindOfIteration", "by_kind", "figures_of"]
 
 WITHIN = 0.05
 """The goal: simulated and real differ by at most this."""
@@ -27,6 +24,19 @@ JUDGED = ("throughput", "ttft_p50", "ttft_p90", "tpot_p50", "tpot_p90")
 """Figures that the verdict looks at."""
 
 SHOWN = (*JUDGED, "e2e_p50", "e2e_p90", "mean_batch", "preemptions")
+
+
+def figures_of(result: LLMResult, rows: npt.NDArray[np.bool_] | None = None) -> dict[str, float]:
+    """Figures of a result; latencies are those of some rows alone, if given."""
+    found = figures(result)
+    if rows is None:
+        return found
+    for metric in ("ttft", "tpot", "e2e"):
+        values = result.latencies[metric][rows & result.finished]
+        values = values[~np.isnan(values)]
+        for percentile in (50, 90):
+            found[f"{metric}_p{percentile}"] = float(np.percentile(values, percentile)) if len(values) else float("nan")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +86,8 @@ class Cell:
     share : float
         Share of its steps' time in which the engine had its core, 0 … 1; 1 on a GPU.
     pace : float
-        Time of forward passes right before, over that of the same passes in the tables; where the engine served other
-        requests first: of passes right after, over those right before all of it. NaN if not looked at.
+        Time of forward passes right before, over that of the same passes in the tables; where some stretches tell what
+        iterations take: of passes right after, over those right before all of it. NaN if not looked at.
     attempts : int
         How often it was run until it was undisturbed.
     iterations : tuple of KindOfIteration
@@ -86,15 +96,17 @@ class Cell:
     in_service : str
         Factors of `InService` that the simulation used, in words; empty where the tables alone count.
     foretold : Forecast, optional
-        Figures of the simulation under many draws of the times of steps, as they varied while other requests were
-        served; None where the tables alone count.
+        Figures of the simulation under many draws of the times of steps, as they varied in the other stretches; None
+        where the tables alone count.
     varies : str
         That variation in words.
     shift : float
-        Time of this run's own steps over what the draws take in the mean: by how much the device was slower, or such
-        steps costlier, than while other requests were served. NaN if not looked at.
+        Time of the steps in the judged stretches over what the draws take in the mean: by how much the device was
+        slower, or such steps costlier, than in the others. NaN if not looked at.
     at_level : Forecast, optional
         The same figures once more, at that level: what still lies outside is not a matter of level.
+    rows : ndarray of bool, optional
+        Requests whose latencies are looked at: those of the judged stretches; all without it.
     """
 
     model: str
@@ -112,6 +124,12 @@ class Cell:
     varies: str = ""
     shift: float = float("nan")
     at_level: Forecast | None = None
+    rows: npt.NDArray[np.bool_] | None = None
+
+    @property
+    def found(self) -> dict[str, float]:
+        """Figure -> what the real run gave."""
+        return figures_of(self.real, self.rows)
 
     @property
     def expected(self) -> dict[str, float]:
@@ -123,7 +141,7 @@ class Cell:
     @property
     def outside(self) -> tuple[str, ...]:
         """Judged figures that lie outside their interval, or without one further off than `WITHIN`."""
-        real = figures(self.real)
+        real = self.found
         if self.foretold is None:
             return tuple(name for name in JUDGED if not abs(self.differences[name]) <= WITHIN)
         return tuple(name for name in JUDGED if not self.foretold.inside(name, real[name]))
@@ -131,7 +149,7 @@ class Cell:
     @property
     def differences(self) -> dict[str, float]:
         """Figure -> expected over real, minus 1; NaN where the real one is 0."""
-        simulated, real = self.expected, figures(self.real)
+        simulated, real = self.expected, self.found
         return {name: simulated[name] / real[name] - 1 if real[name] else float("nan") for name in SHOWN}
 
     @property

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....profiles.llm.measured import LayerMeasurement
-from ....simulator.llm.forecast import COVERAGE, figures
+from ....simulator.llm.forecast import COVERAGE
 from .cell import JUDGED, SHOWN, WITHIN, Cell
 from .words import lines_of
 
@@ -86,7 +86,7 @@ class EngineComparison:
 
         rows: list[dict[str, Any]] = []
         for cell in self.cells:
-            simulated, real, differences = cell.expected, figures(cell.real), cell.differences
+            simulated, real, differences = cell.expected, cell.found, cell.differences
             for name in SHOWN:
                 rows.append(
                     {
@@ -114,7 +114,7 @@ class EngineComparison:
                     "outside": list(cell.outside),
                     "varies": cell.varies,
                     "shift": cell.shift,
-                    "real": figures(cell.real),
+                    "real": cell.found,
                     "difference": cell.differences,
                     "worst": cell.worst,
                     "within": cell.within,

@@ -18,17 +18,16 @@ from ....errors import InputError
 from ....profiles.llm.cost.in_service import InService
 from ....profiles.llm.cost.iteration import TableCost
 from ....profiles.llm.decoder import DecoderSpec
-from ....profiles.llm.iteration import Iteration, IterationCost
+from ....profiles.llm.iteration import Iteration
 from ....profiles.llm.measure_sizes import Call, spread
 from ....profiles.llm.measured import LayerMeasurement, measured_cost, read_measurement, write_measurement
 from ....profiles.measure.device import DeviceFacts, device_facts
 from ....profiles.measure.pool import WorkerPool
-from ....seeds import generator
 from ....simulator.llm import LLMTrace, simulate_llm
 from ....simulator.llm.forecast import check_draws
 from ..measure.engine import FITS, MeasureOptions, Plan, measure_in, plan_measurement
 from ..measure.job import whole_job
-from ..steps import undisturbed
+from ..steps import level_of, undisturbed
 from .cell import Cell, by_kind
 from .cells import EngineComparison
 from .expectation import Ran, foretold
@@ -45,9 +44,12 @@ SAME_PACE = 0.02
 clocks drift. A guess, as above."""
 PACE_ROUNDS = 5
 """Passes of which the pace is a median: few, because they come before each cell."""
-CALIBRATION, OTHERS = 0.75, 1_000_003
-"""Seconds of other requests, as a share of a cell's: enough for each kind of iteration. What their seed differs by, so
-that no other cell draws the same ones. Guesses."""
+STRETCH_S, FEWEST = 0.5, 4
+"""Seconds of a stretch: every other one tells what iterations take, so that a device whose speed drifts is at one level
+in both kinds (docs/llm-measure.md says how much that is worth); and fewest stretches of a run, a guess."""
+FIRST, FIRST_LOAD, OTHERS = 0.25, 0.6, 1_000_003
+"""Seconds in which other requests tell what can be sustained, as a share of a cell's; their load; what their seed
+differs by, so that no cell draws the same ones. Guesses."""
 
 
 def compare_engine(
@@ -83,9 +85,9 @@ def compare_engine(
         passes right before were not as fast as in the tables (2 %; with `calibrate`: right after not as fast as right
         before). The least disturbed attempt counts, whatever it gave.
     calibrate : bool
-        Before each cell serve other requests for a while, and let iterations of a kind take what they took then
-        (`InService`), vary as they varied then, and give each figure with a prediction interval; else the tables alone
-        count.
+        Let iterations of a kind take what they take in every other stretch of the run (`InService`), vary as they vary
+        there, and give the figures of the requests in the stretches between with a prediction interval; else the tables
+        alone count.
     draws : int
         Draws of the times of steps, for the interval.
     progress : callable, optional
@@ -138,17 +140,10 @@ def compare_engine(
                     options = scheduler_options(setting, longest, room)
                     configs[name] = ", ".join(f"{key} {value}" for key, value in options.items())
                     cost = measured_cost(at, setting.policy, max_tokens=4 * plan.sizes.tokens[-1], max_outputs=256)
-                    runner = _Runner(pool, plan, cost, setting.policy, options, retries, tell)
+                    runner = _Runner(pool, plan, cost, setting.policy, options, retries, calibrate, tell)
+                    sustained = runner.sustained(traffic)
                     for level in traffic.levels:
-                        requests, per_s, said = traffic.requests(level, plan, setting.policy, options, cost)
-                        others = None
-                        if calibrate and traffic.trace is not None:
-                            others = _shuffled(requests, plan.seed)
-                        elif calibrate:
-                            some = replace(traffic, duration_s=CALIBRATION * traffic.duration_s)
-                            reseeded = replace(plan, seed=plan.seed + OTHERS)
-                            others = some.requests(level, reseeded, setting.policy, options, cost)[0]
-                        done.append(runner.cell(name, said, per_s, requests, others))
+                        done.append(runner.cell(name, *traffic.requests(level, plan, sustained)))
                 cells += foretold(done, draws, plan.seed, tell) if calibrate else [cell for cell, _ in done]
     return EngineComparison(tuple(cells), measured, configs)
 
@@ -163,36 +158,54 @@ class _Runner:
     policy: str
     options: dict[str, Any]
     retries: int
+    calibrate: bool
     tell: Callable[[str], None]
 
-    def cell(
-        self, setting: str, level: str, rate: float, requests: LLMTrace, others: LLMTrace | None = None
-    ) -> tuple[Cell, Ran]:
-        """Simulate and serve; first the `others`, if given, to see what iterations take in service."""
+    def sustained(self, traffic: Traffic) -> float:
+        """Requests per second that can be sustained; what iterations take in service counts, if that is looked at."""
+        if traffic.trace is not None or traffic.rate is not None:
+            return float("nan")  # nobody asks
+        most = traffic.most(self.plan, self.policy, self.options, self.cost)
+        if not self.calibrate:
+            return most
+        self.tell(f"{self.plan.spec.name}, {self.policy}: serving other requests, to see what can be sustained")
+        some = replace(traffic, duration_s=FIRST * traffic.duration_s)
+        requests = some.requests(FIRST_LOAD, replace(self.plan, seed=self.plan.seed + OTHERS), most)[2]
+        steps = self.serve(requests).steps
+        cost = InService.of(self.cost, undisturbed(steps))
+        return traffic.most(self.plan, self.policy, self.options, cost) / level_of(steps, cost)
+
+    def cell(self, setting: str, level: str, rate: float, requests: LLMTrace) -> tuple[Cell, Ran]:
+        """Simulate and serve."""
         name = self.plan.spec.name
-        attempts: list[tuple[Served, float, IterationCost]] = []
+        first = simulate_llm(requests, policy=self.policy, config=self.options, cost=self.cost, engine="fast")
+        stretch_s = min(STRETCH_S, float(np.nanmax(first.finish)) / FEWEST)
+        rows = (requests.arrival / stretch_s).astype(np.int64) % 2 == 1
+        attempts: list[tuple[Served, float, Ran]] = []
         while not attempts or (len(attempts) <= self.retries and _disturbance(*attempts[-1][:2]) > 0):
             again = f", attempt {len(attempts) + 1}" if attempts else ""
             self.tell(f"{name}, {setting}, {level}: serving {len(requests)} requests{again}")
-            pace, served = self.pace(), self.serve(requests, others)
-            if others is not None:
+            pace, served = self.pace(), self.serve(requests)
+            ran = Ran(self.policy, self.options, self.cost, served.steps, stretch_s)
+            if self.calibrate:
                 pace = self.pace() / pace
-            cost = self.cost if others is None else InService.of(self.cost, undisturbed(served.before))
-            attempts.append((served, pace, cost))
-        served, pace, cost = min(attempts, key=lambda one: _disturbance(*one[:2]))
-        simulated = simulate_llm(requests, policy=self.policy, config=self.options, cost=cost, engine="fast")
+                cost = InService.of(self.cost, undisturbed([step for one in ran.told for step in one]))
+                ran = replace(ran, cost=cost)
+            attempts.append((served, pace, ran))
+        served, pace, ran = min(attempts, key=lambda one: _disturbance(*one[:2]))
+        simulated = simulate_llm(requests, policy=self.policy, config=self.options, cost=ran.cost, engine="fast")
         return Cell(
             name, setting, level, rate, simulated, served.result, served.share, pace, len(attempts),
-            by_kind(undisturbed(served.steps), cost), "" if cost is self.cost else str(cost),
-        ), Ran(self.policy, self.options, cost, served)  # fmt: skip
+            by_kind(undisturbed(ran.judged if self.calibrate else served.steps), ran.cost),
+            str(ran.cost) if self.calibrate else "", rows=rows if self.calibrate and rows.any() else None,
+        ), ran  # fmt: skip
 
-    def serve(self, requests: LLMTrace, others: LLMTrace | None) -> Served:
-        """Serve with the real engine, the others first."""
+    def serve(self, requests: LLMTrace) -> Served:
+        """Serve with the real engine."""
         plan = self.plan
         return self.pool.call(
             serve_job, timeout_s=3600.0, spec=plan.spec, policy=self.policy, config=self.options,
             options={"device": plan.device, "dtype": plan.dtype, "seed": plan.seed}, trace=requests, clock=plan.clock,
-            others=others,
         )[0]  # fmt: skip
 
     def pace(self) -> float:
@@ -217,12 +230,6 @@ class _Runner:
             for c in calls
         ]
         return float(np.median(np.array(taken) / np.array(told)))
-
-
-def _shuffled(requests: LLMTrace, seed: int) -> LLMTrace:
-    """The same arrivals with the lengths in another order."""
-    order = generator(seed, "llm", "compare", "others").permutation(len(requests))
-    return LLMTrace(requests.arrival, requests.prompt_tokens[order], requests.output_tokens[order])
 
 
 def _disturbance(served: Served, pace: float) -> float:

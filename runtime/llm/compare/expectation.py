@@ -1,18 +1,18 @@
-"""`foretold`: what is to be expected of runs of the real engine, from how its steps varied on other requests."""
+"""`foretold`: what is to be expected of judged stretches of a run, from how steps varied in the stretches between."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ....profiles.llm.iteration import IterationCost
 from ....simulator.llm.forecast import forecast
-from ..steps import level_of, level_sd, times_of_steps
-from .cell import SHOWN, Cell
-from .job import Served
+from ..steps import EngineStep, level_of, moves, stretches, times_of_steps
+from .cell import SHOWN, Cell, figures_of
 
 __all__ = ["Ran", "foretold"]
 
@@ -28,15 +28,28 @@ class Ran:
     options : dict
         The scheduler's options.
     cost : IterationCost
-        What its iterations take, by other requests.
-    served : Served
-        Its steps, and those of the other requests.
+        What its iterations take, by the stretches between the judged ones.
+    steps : list of EngineStep
+        All its steps.
+    stretch_s : float
+        Seconds of a stretch. The first one, the third one, and so on tell what steps take; the others are judged.
     """
 
     policy: str
     options: dict[str, Any]
     cost: IterationCost
-    served: Served
+    steps: list[EngineStep]
+    stretch_s: float
+
+    @property
+    def told(self) -> list[list[EngineStep]]:
+        """Steps of each stretch that tells what steps take."""
+        return stretches(self.steps, self.stretch_s)[::2]
+
+    @property
+    def judged(self) -> list[EngineStep]:
+        """Steps of the judged stretches."""
+        return [step for one in stretches(self.steps, self.stretch_s)[1::2] for step in one]
 
 
 def foretold(
@@ -44,24 +57,31 @@ def foretold(
 ) -> list[Cell]:  # fmt: skip
     """Cells with their expectations.
 
-    Each cell's steps vary as they did right before it, on other requests. How much the device's level changes from
-    then to the run is learnt from all cells' phases of other requests (`level_sd`). Of a cell's own run nothing is
-    used but, afterwards, the level of its steps, to say where what lies outside comes from.
+    Steps vary as they did in the stretches between the judged ones. Mean levels of the two kinds of stretches differ by
+    chance: the less, the more of them there are. By how much single neighbours differ is learnt from all cells
+    (`moves`). Of the judged stretches nothing is used but, afterwards, the level of their steps, to say where what lies
+    outside comes from.
     """
-    shifts = level_sd([ran.served.before for _, ran in cells], [ran.cost for _, ran in cells])
+    moved = moves([ran.told for _, ran in cells], [ran.cost for _, ran in cells])
     found: list[Cell] = []
     for cell, ran in cells:
         tell(f"{cell.model}, {cell.setting}, {cell.level}: {draws} draws")
-        times = times_of_steps(ran.served.before, ran.cost, shifts)
+        told_by = ran.told
+        # The judged stretches are cut out of the recording.
+        recorded = [
+            step._replace(start=step.start - k * ran.stretch_s) for k, one in enumerate(told_by) for step in one
+        ]
+        times = times_of_steps(recorded, ran.cost, moved / np.sqrt(len(told_by)))
         same: dict[str, Any] = {
             "cost": ran.cost,
             "config": ran.options,
             "policy": ran.policy,
             "draws": draws,
             "seed": seed,
+            "tell": partial(figures_of, rows=cell.rows),
         }
         told = forecast(cell.real.trace, times, **same)
-        shift = level_of(ran.served.steps, ran.cost) / level_of(ran.served.before, ran.cost)
+        shift = level_of(ran.judged or recorded, ran.cost) / level_of(recorded, ran.cost)
         whole = replace(cell, foretold=told, varies=times.explain(), shift=shift)
         if whole.outside:
             known = replace(times, steps=replace(times.steps, level_sd=0.0)).scaled(shift)

@@ -32,15 +32,12 @@ class Served:
     share : float
         Share of the steps' time in which this process had its core; 1 on a GPU.
     steps : list of EngineStep
-        All steps that computed something.
-    before : list of EngineStep
-        The same of the other requests that this engine served first.
+        All steps that computed something; they start as many seconds after the beginning as requests arrive.
     """
 
     result: LLMResult
     share: float
     steps: list[EngineStep]
-    before: list[EngineStep]
 
 
 def serve_job(
@@ -51,13 +48,9 @@ def serve_job(
     options: dict[str, Any],
     trace: LLMTrace,
     clock: str = "wall",
-    others: LLMTrace | None = None,
 ) -> Served:
-    """Serve `trace` on this worker with an engine of its own, by one of `CLOCKS`; the `others` first, if given.
-
-    The same engine serves both: where its weights and caches lie in memory makes small passes faster or slower.
-    """
-    from ..engine import LLMEngine, serve_trace
+    """Serve `trace` on this worker with an engine of its own, by one of `CLOCKS`."""
+    from ..engine import LLMEngine, serve_trace, serving
     from ..engine.serving import warm
 
     with LLMEngine(spec, policy, config, **options) as engine:
@@ -67,36 +60,24 @@ def serve_job(
 
         def timed() -> Any:
             nonlocal wall_s, core_s
-            wall, core = time.perf_counter(), time.thread_time()
+            begin, wall, core = serving.time.perf_counter(), time.perf_counter(), time.thread_time()
             out = step()
-            has, after = time.thread_time(), time.perf_counter()
+            has, after, end = time.thread_time(), time.perf_counter(), serving.time.perf_counter()
             core_s += has - core
             wall_s += after - wall
             iteration = None if out.ran is None else out.ran.iteration
-            begin, end = (wall, after) if clock == "wall" else (core, has)
             begun.append(Moment(begin, core, end, has, iteration, engine.busy))
             return out
 
         warm(engine)  # what meets cold code is no step like others
         engine.step = timed  # type: ignore[method-assign]
-        before: list[EngineStep] = []
         with _by(clock):
-            if others is not None:
-                served = serve_trace(engine, others, warmup=False)
-                before = steps_of(begun, _due(begun, served, clock))
-                begun.clear()
-                wall_s = core_s = 0.0
             result = serve_trace(engine, trace, warmup=False)
     share = 1.0 if on_gpu or not wall_s else min(1.0, core_s / wall_s)
-    return Served(result, share, steps_of(begun, _due(begun, result, clock)), before)
-
-
-def _due(moments: list[Moment], result: LLMResult, clock: str) -> list[float]:
-    """When requests were due, by the clock of the moments; nothing by processor time, which has no pauses."""
-    first = next((m.begin for m in moments if m.iteration is not None), None)
-    if clock != "wall" or first is None:
-        return []
-    return sorted((result.arrival + (first - float(result.iterations.start[0]))).tolist())
+    first = next((m.begin for m in begun if m.iteration is not None), 0.0)
+    zero = first - float(result.iterations.start[0]) if len(result.iterations.start) else 0.0
+    steps = steps_of(begun, sorted((result.arrival + zero).tolist()))
+    return Served(result, share, [step._replace(start=step.start - zero) for step in steps])
 
 
 class _CoreClock:

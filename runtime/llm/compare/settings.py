@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....errors import InputError
-from ....profiles.llm.cost.iteration import TableCost
+from ....profiles.llm.iteration import IterationCost
 from ....reprs import Shown
 from ....seeds import generator
 from ....simulator.llm import LLMTrace, simulate_llm
@@ -149,23 +149,27 @@ class Traffic(Shown):
         lengths = self.lengths_on(device)
         return lengths.longest_prompt + lengths.longest_output
 
-    def requests(
-        self, level: float, plan: Plan, policy: str, options: dict[str, Any], cost: TableCost
-    ) -> tuple[LLMTrace, float, str]:
-        """What a cell of a level serves, its rate, and its name; drawn by the plan's seed."""
+    def most(self, plan: Plan, policy: str, options: dict[str, Any], cost: IterationCost) -> float:
+        """Requests per second that can be sustained: the throughput where all requests are there at once.
+
+        200 of them: many batches, so that filling and draining hardly count.
+        """
+        prompt, output, _ = draw_requests(self.lengths_on(plan.device), 200, plan.seed)
+        full = LLMTrace(np.zeros(200), prompt, output)
+        return simulate_llm(full, policy=policy, config=options, cost=cost).request_throughput
+
+    def requests(self, level: float, plan: Plan, sustained: float) -> tuple[str, float, LLMTrace]:
+        """The name of a level, its rate, and what a cell of it serves, drawn by the plan's seed; a load is a share of
+        the rate that can be sustained."""
         if self.trace is not None:
             span = float(self.trace.arrival[-1])
-            return self.trace, len(self.trace) / span if span > 0 else float("inf"), "trace"
-        rate, lengths = level, self.lengths_on(plan.device)
-        if self.rate is None:
-            # What can be sustained: the throughput where all requests are there at once.
-            # 200 of them: many batches, so that filling and draining hardly count.
-            prompt, output, _ = draw_requests(lengths, 200, plan.seed)
-            full = simulate_llm(LLMTrace(np.zeros(200), prompt, output), policy=policy, config=options, cost=cost)
-            rate = level * full.request_throughput
-        prompt, output, gaps = draw_requests(lengths, max(2, round(rate * self.duration_s)), plan.seed)
+            return "trace", len(self.trace) / span if span > 0 else float("inf"), self.trace
+        rate = level if self.rate is not None else level * sustained
+        prompt, output, gaps = draw_requests(
+            self.lengths_on(plan.device), max(2, round(rate * self.duration_s)), plan.seed
+        )
         requests = LLMTrace(np.cumsum(gaps) / rate, prompt, output)
-        return requests, rate, f"{rate:.3g}/s" if self.rate is not None else f"load {level:g}"
+        return f"{rate:.3g}/s" if self.rate is not None else f"load {level:g}", rate, requests
 
 
 def settings_named(names: Sequence[str], device: str) -> dict[str, Setting]:

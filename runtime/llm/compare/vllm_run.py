@@ -19,6 +19,9 @@ import numpy.typing as npt
 from ....errors import InputError
 from ....profiles.hardware import LinkSpec
 from ....profiles.llm import CostOptions, Iteration, KernelTables, Overheads, TableCost, decoder, iteration_cost
+from ....profiles.llm.cost.host import host_times
+from ....profiles.llm.cost.links import link_between
+from ....profiles.llm.parallel.engine_reduce import priced
 from ....reprs import Shown
 from ..vllm_engine import RunEngine, degrees, engine_of
 from ..vllm_files import VLLMRun, read_vllm_run
@@ -138,8 +141,8 @@ def compare_vllm_run(
     kernels : path, optional
         Kernel tables of that device; by default the run's own folder ``kernels``.
     overheads : Overheads, optional
-        Host times of a step. The defaults under asynchronous scheduling are what still remains between steps: copies of
-        inputs, attention metadata and the bookkeeping of sampled tokens, which tables of layers do not list.
+        Host times of a step; by default those of the run's version and mode (`host_times`), which tables of layers do
+        not list.
     link : LinkSpec, optional
         Link between the run's devices; by default that of ``hardware.yaml`` beside the tables. If there is neither, and
         devices communicate, a link is assumed; the report then says so first.
@@ -161,9 +164,10 @@ def compare_vllm_run(
     where = degrees(run, model)
     tables = KernelTables.load(folder, tp=where.tp)
     engine = engine_of(run, model, tables)
+    host, host_notes = _host(run, engine, overheads)
     cost = iteration_cost(
         model, tables, tp=where.tp, pp=where.pp, precision=engine.precision, kv=engine.kv,
-        overheads=_overheads(run, overheads), link=link, options=CostOptions(dp=where.met, ep=where.ep),
+        overheads=host, link=link, options=CostOptions(dp=where.met, ep=where.ep),
     )  # fmt: skip
     result = simulate_llm(
         LLMTrace(run.arrival, run.prompt_tokens, run.output_tokens, prefix_ids=run.prompts, prefix_block=1),
@@ -190,6 +194,7 @@ def compare_vllm_run(
     further_notes = cost.kernels.fallbacks()
     if further_notes and further_notes[0].startswith("ASSUMED"):
         notes.insert(0, _with_share(further_notes.pop(0), cost, result))
+    notes.append(f"a step of the mean batch: {cost.band(_mean_step(result)).explain()}")
     if over_time and not any(row["kv_real_pct"] for row in over_time):
         notes.append("KV use: the run's own column is 0 throughout and cannot check the number of blocks")
     return RunComparison(
@@ -199,16 +204,18 @@ def compare_vllm_run(
         over_time,
         {**engine.config, "tp": where.tp, "pp": where.pp, "dp": where.dp, "ep": where.ep, "engines": engine.engines},
         cost.overheads,
-        (*notes, *further_notes, f"kernels: {tables.source}"),
+        (*notes, *host_notes, *further_notes, f"kernels: {tables.source}"),
         time.perf_counter() - begun,
     )
 
 
-def _overheads(run: VLLMRun, given: Overheads | None) -> Overheads:
-    """What the caller gave; else the default, without graphs where the engine ran eagerly."""
+def _host(run: VLLMRun, engine: RunEngine, given: Overheads | None) -> tuple[Overheads, list[str]]:
+    """What the caller gave; else what the run's version and mode are known to take, and a line about it."""
     if given is not None:
-        return given
-    return Overheads(cuda_graphs=False) if run.arguments.get("enforce_eager") is True else Overheads()
+        return given, []
+    eager = run.arguments.get("enforce_eager") is True
+    found = host_times(run.version, bool(engine.config["async_scheduling"]))
+    return found.overheads(eager), [found.explain(eager)]
 
 
 SENT = ("all-reduces", "sends between stages", "dispatch to experts", "combine experts")
@@ -217,11 +224,17 @@ SENT = ("all-reduces", "sends between stages", "dispatch to experts", "combine e
 
 def _with_share(note: str, cost: TableCost, result: LLMResult) -> str:
     """How much of a step of the run's mean batch rests on an assumption about the link."""
-    decodes = max(1, round(float(result.mean_batch)))
-    length = float((result.trace.prompt_tokens + result.trace.output_tokens / 2).mean())
-    parts = cost.explain(Iteration((), decodes, round(decodes * length), decodes))
+    step = _mean_step(result)
+    decodes, parts = step.decodes, cost.explain(step)
     sent, whole = sum(p.seconds for p in parts if p.name in SENT), sum(p.seconds for p in parts)
     return f"{note}: {sent / whole:.0%} of a step of {decodes} decodes, and of TPOT, rest on it; give --link"
+
+
+def _mean_step(result: LLMResult) -> Iteration:
+    """A step that decodes the run's mean batch, half way through its outputs."""
+    decodes = max(1, round(float(result.mean_batch)))
+    length = float((result.trace.prompt_tokens + result.trace.output_tokens / 2).mean())
+    return Iteration((), decodes, round(decodes * length), decodes)
 
 
 def _notes(run: VLLMRun, tables: KernelTables, engine: RunEngine, given: LinkSpec | None) -> list[str]:
@@ -238,7 +251,9 @@ def _notes(run: VLLMRun, tables: KernelTables, engine: RunEngine, given: LinkSpe
     many = where.tp > 1 or where.together
     if many and tables.layers is not None and not any("all_reduce" in name for name in tables.layers.dense):
         link, what = given or tables.layers.link, "as given" if given else "hardware.yaml beside the tables"
-        if link is not None:
+        if link is not None and priced(link_between(given, tables.layers.link, "", max(2, where.tp)).spec):
+            notes.append(f"all-reduces: vLLM's own over NVLink, 4.5 us and more + bytes ({what})")
+        elif link is not None:
             rate = f"bytes / {link.bandwidth_bytes_per_s / 1e9:.1f} GB/s"
             notes.append(f"collectives: {1e6 * link.latency_s:.0f} us + {rate} ({what})")
     return notes

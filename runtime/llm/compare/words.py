@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ....simulator.llm.forecast import figures
 from .cell import JUDGED, SHOWN, Cell
 
 __all__ = ["lines_of"]
@@ -10,12 +9,13 @@ __all__ = ["lines_of"]
 
 def lines_of(cell: Cell) -> list[str]:
     """A cell as lines."""
-    simulated, real, differences = cell.expected, figures(cell.real), cell.differences
+    simulated, real, differences = cell.expected, cell.found, cell.differences
     than = "what they took before" if cell.in_service else "the tables' time"
     pace = "" if cell.pace != cell.pace else f", passes at {cell.pace:.1%} of {than}"
+    judged = "" if cell.rows is None else f", {cell.rows.sum()} judged"
     lines = [
-        f"{cell.model}, {cell.setting}, {cell.level}: {len(cell.real)} requests at {cell.rate:.3g}/s; core ours "
-        f"{cell.share:.1%}{pace}{f', attempt {cell.attempts}' if cell.attempts > 1 else ''}",
+        f"{cell.model}, {cell.setting}, {cell.level}: {len(cell.real)} requests at {cell.rate:.3g}/s{judged}; "
+        f"core ours {cell.share:.1%}{pace}{f', attempt {cell.attempts}' if cell.attempts > 1 else ''}",
         f"{'':<14}{'real':>10}{'simulated':>11}{'difference':>12}"
         + (f"   {cell.foretold.coverage:.0%} of {cell.foretold.draws} draws" if cell.foretold else ""),
     ]
@@ -29,7 +29,7 @@ def lines_of(cell: Cell) -> list[str]:
         gap = "" if differences[name] != differences[name] else f"{differences[name]:+.1%}"
         lines.append(f"{name:<14}{scale * real[name]:>10.2f}{scale * simulated[name]:>11.2f} {unit:<2}{gap:>9}{mark}")
     if cell.in_service:
-        lines.append(f"in service, on other requests, over the tables: {cell.in_service}")
+        lines.append(f"in service, in the other stretches, over the tables: {cell.in_service}")
     if cell.foretold is not None:
         lines.append(f"steps vary: {cell.varies}")
         lines.append(_attributed(cell))
@@ -41,10 +41,10 @@ def lines_of(cell: Cell) -> list[str]:
 
 def _attributed(cell: Cell) -> str:
     """Where what lies outside comes from: the level of the run's own steps, or the rest."""
-    level = f"this run's own steps took {cell.shift - 1:+.1%} of what the draws take"
+    level = f"the judged stretches' steps took {cell.shift - 1:+.1%} of what the draws take"
     if not cell.outside:
         return level
-    real, at = figures(cell.real), cell.at_level
+    real, at = cell.found, cell.at_level
     left = [name for name in cell.outside if at is None or not at.inside(name, real[name])]
     gone = [name for name in cell.outside if name not in left]
     told = ([f"{', '.join(gone)} inside at that level"] if gone else []) + (

@@ -185,13 +185,15 @@ class _Draw:
 
 
 def check_dense(spec: DecoderSpec) -> None:
-    """See that a model has no experts.
+    """See that a model has no experts and plain attention.
 
     Raises
     ------
     InputError
-        If it has.
+        If it has others.
     """
+    if spec.kv_rank:
+        raise InputError(f"{spec.name}: the engine runs plain attention only (got multi-head latent attention)")
     if spec.experts:
         raise InputError(f"{spec.name}: the engine runs dense decoders only (got a mixture of {spec.experts} experts)")
 

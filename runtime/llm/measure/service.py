@@ -54,7 +54,8 @@ def in_service(
     phases: list[Any] = []
     for number in range(ROUNDS):
         tell(f"steps in service, {number + 1} of {ROUNDS}")
-        requests = traffic.requests(LOAD, replace(plan, seed=plan.seed + number), POLICY, options, cost)[0]
+        seeded = replace(plan, seed=plan.seed + number)
+        requests = traffic.requests(LOAD, seeded, traffic.most(seeded, POLICY, options, cost))[2]
         served: Served = pool.call(
             serve_job, timeout_s=3600.0, spec=plan.spec, policy=POLICY, config=options,
             options={"device": plan.device, "dtype": plan.dtype, "seed": plan.seed}, trace=requests,

@@ -50,6 +50,8 @@ def why_not_compiled(world: World, router: str) -> str | None:
     cost = _plain(world.cost)
     if type(cost) not in _COSTS:
         return f"a cost of type {type(cost).__name__} is not compiled"
+    if isinstance(options, V1Config) and (options.groups > 1 or options.window_groups):
+        return "layers with a sliding window are not compiled"
     if world.policy.scheduler in (V1Scheduler, SarathiScheduler) or reserve_of(world.policy) is not None:
         if world.engines > 1 and router_name(world.router) is None:
             return f"router {router!r} over several engines is not compiled"

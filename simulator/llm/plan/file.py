@@ -143,7 +143,11 @@ class LLMPlan(PlanFile, SparseEntry):
             weights=WEIGHTS.get(deployment.precision, "float16"),
             kv=WEIGHTS.get(deployment.kv_precision, "float16"),
             options=CapacityOptions(
-                deployment.cp, deployment.dp, deployment.expert_degree, other_bytes=deployment.other_bytes
+                deployment.cp,
+                deployment.dp,
+                deployment.expert_degree,
+                other_bytes=deployment.other_bytes,
+                windows=bool(deployment.config.get("window_groups")),
             ),
         )
 

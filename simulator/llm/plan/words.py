@@ -59,7 +59,7 @@ def _deployment(plan: LLMPlan, deployment: Deployment) -> list[str]:
     except (InputError, InfeasibleError) as error:
         lines.append(f"  KV memory: {error}")
     else:
-        used = deployment.num_blocks * deployment.block_size
+        used = deployment.num_blocks // capacity.groups * deployment.block_size
         kept = "" if used == capacity.tokens else f"; the plan uses {used} tokens of them"
         lines.append(f"  KV memory of a rank: {capacity.explain()}{kept}")
     return lines

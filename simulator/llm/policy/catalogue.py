@@ -146,7 +146,7 @@ def _cannot_v1(config: V1Config, request: LLMRequest) -> str | None:
 
 def _fatal_v1(config: V1Config, request: LLMRequest) -> str | None:
     # The last token is given and never computed: it needs no slot.
-    need = -(-min(request.prompt + request.output - 1, config.max_model_len) // config.block_size)
+    need = config.whole(min(request.prompt + request.output - 1, config.max_model_len))
     if request.prompt >= config.max_model_len:
         return (
             f"its prompt of {request.prompt} tokens leaves no room for an output in max_model_len "

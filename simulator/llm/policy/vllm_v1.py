@@ -29,6 +29,7 @@ class V1Scheduler:
         self.running: list[V1Request] = []
         self._watermark = int(config.watermark * config.num_blocks)
         self._count = 0
+        self._grouped = config.groups > 1 or config.window_groups > 0
         self._most = 0  # tokens of a request in the step that is decided; 0: no limit
 
     def add(self, request: LLMRequest) -> V1Request:
@@ -125,7 +126,9 @@ class V1Scheduler:
             if tokens <= 0:  # skipped and not the end of the loop: those behind it may have tokens to compute
                 i += 1
                 continue
-            if tokens == 1 and (request.computed + 1) % size and request.computed < len(request.blocks) * size:
+            if self._grouped:
+                self._let_go(request)
+            if tokens == 1 and (request.computed + 1) % size and request.computed < self.slots_of(request) * size:
                 step.scheduled[request] = 1  # the usual case: a token in a block that it does not fill
                 budget -= 1
                 i += 1
@@ -164,7 +167,7 @@ class V1Scheduler:
             tokens = min(tokens, budget)
             # An empty engine ignores the watermark, or a prompt that just fits would wait for ever.
             room = self.pool.free_blocks - (self._watermark if self.running else 0)
-            if c.scheduler_reserve_full_isl and self._need(request, request.length, found) > room:
+            if c.scheduler_reserve_full_isl and self._whole(request, found) > room:
                 break
             if self._need(request, hit + tokens, found) > room:
                 break
@@ -195,10 +198,38 @@ class V1Scheduler:
                 found.append(block)
         return found
 
+    def _whole(self, request: V1Request, found: list[HashedBlock]) -> int:
+        """Blocks that must be free for a prompt that is admitted only where all of it fits."""
+        if self._grouped:
+            return self.config.whole(min(request.length, self.config.max_model_len))
+        return self._need(request, request.length, found)
+
+    def slots_of(self, request: V1Request) -> int:
+        """Blocks of each group that its tokens have had."""
+        return request.slots if self._grouped else len(request.blocks)
+
+    def _let_go(self, request: V1Request) -> None:
+        """Give back the blocks behind the window, before others are asked for; the last of them is taken next."""
+        c = self.config
+        behind = min(c.behind(request.computed), request.slots)
+        if behind <= request.gone:
+            return
+        kept: list[HashedBlock] = []
+        freed: list[HashedBlock] = []
+        full, groups, place = c.full_groups, c.groups, 0
+        for k in range(request.slots):
+            have = full if k < request.gone else groups
+            own = request.blocks[place : place + have]
+            place += have
+            kept += own[:full] if k < behind else own
+            freed += own[full:] if k < behind else []
+        request.blocks, request.gone = kept, behind
+        self.pool.release(freed[::-1])
+
     def _need(self, request: V1Request, tokens: int, found: list[HashedBlock]) -> int:
         """Blocks that leave the free queue for the request to have room for so many tokens."""
         blocks = -(-min(tokens, self.config.max_model_len) // self.config.block_size)
-        own = max(0, blocks - len(found) - len(request.blocks))
+        own = max(0, blocks - len(found) - self.slots_of(request)) * self.config.groups
         # A cached block that nobody uses stands in the free queue and leaves it too.
         return own + sum(not block.shares for block in found) if found else own
 
@@ -206,11 +237,12 @@ class V1Scheduler:
         """Room for the next tokens, whose full blocks can be found from now on; False if too few blocks are free."""
         end = request.computed + tokens
         size = self.config.block_size
-        if end > len(request.blocks) * size:
+        if end > self.slots_of(request) * size:
             need = self._need(request, end, [])
             if need > self.pool.free_blocks:
                 return False
             request.blocks += self.pool.take(need)
+            request.slots += need // self.config.groups
         self._publish(request, min(end, request.length))
         return True
 
@@ -238,6 +270,7 @@ class V1Scheduler:
         """Free the blocks in reverse: the end of a sequence is evicted before its beginning, which others may share."""
         self.pool.release(request.blocks[::-1])
         request.blocks, request.published = [], 0
+        request.slots = request.gone = 0
 
     def _sort_waiting(self) -> None:
         if self.config.policy == "priority":

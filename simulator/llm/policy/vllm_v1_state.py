@@ -44,6 +44,11 @@ class V1Config:
     limit_alone : bool
         Whether `long_prefill_token_threshold` also holds for a request that has the engine for itself; vLLM 0.33 gives
         such a request the whole budget, versions before it did not. No argument of vLLM.
+    sliding_window : int
+        Tokens that the layers of `window_groups` see; 0: no layer has a window. No argument of vLLM: the model's.
+    full_groups, window_groups : int
+        Groups of layers with blocks of their own that hold all tokens, and those of the window
+        (`DecoderSpec.kv_groups`); a token takes a slot in each.
     """
 
     # Defaults of vLLM 0.33's API server on devices of 70 to 160 GiB (other than A100); max_model_len is the model's.
@@ -60,6 +65,9 @@ class V1Config:
     watermark: float = 0.0
     async_scheduling: bool = False
     limit_alone: bool = False
+    sliding_window: int = 0
+    full_groups: int = 1
+    window_groups: int = 0
 
     def __post_init__(self) -> None:
         for name in ("num_blocks", "block_size", "max_model_len", "max_num_batched_tokens", "max_num_seqs"):
@@ -80,6 +88,41 @@ class V1Config:
         share: Any = self.watermark
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
             raise InputError(f"watermark: expected a share of the blocks in [0, 1) (got {share!r})")
+        for name in ("sliding_window", "full_groups", "window_groups"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise InputError(f"{name}: expected an integer >= 0 (got {value!r})")
+        if not self.full_groups + self.window_groups or bool(self.window_groups) != bool(self.sliding_window):
+            raise InputError(
+                "sliding_window, full_groups, window_groups: expected at least one group, and a window for groups that "
+                f"have one (got {self.sliding_window}, {self.full_groups} and {self.window_groups})"
+            )
+        if self.window_groups and self.enable_prefix_caching:
+            raise InputError("enable_prefix_caching: not modelled for layers with a sliding_window; set it to false")
+
+    @property
+    def groups(self) -> int:
+        """Groups of layers that have blocks of their own."""
+        return self.full_groups + self.window_groups
+
+    def behind(self, computed: int) -> int:
+        """Blocks of a group whose tokens no later one sees, when so many are computed."""
+        if not self.window_groups:
+            return 0
+        return max(0, computed - self.sliding_window + 1) // self.block_size
+
+    def whole(self, tokens: int) -> int:
+        """Blocks that vLLM wants free for a prompt of so many tokens that is to be admitted whole.
+
+        Of a group with a window those of the window and of a step's chunk, and one as its ends need not fit blocks
+        (`SlidingWindowSpec.max_admission_blocks_per_request`).
+        """
+        size = self.block_size
+        need = -(-tokens // size)
+        if not self.window_groups:
+            return self.full_groups * need
+        held = min(self.sliding_window - 1 + self.max_num_batched_tokens, self.max_model_len)
+        return self.full_groups * need + self.window_groups * min(need, -(-held // size) + 1)
 
 
 @dataclass(slots=True, eq=False)
@@ -99,7 +142,12 @@ class V1Request:
     contents : list
         Contents of its full blocks.
     blocks : list of HashedBlock
-        Its block table.
+        Its block table; of groups of layers block by block, the groups that hold all tokens first. Blocks behind the
+        window have gone.
+    slots : int
+        Blocks that each group has had, where there are several or windows.
+    gone : int
+        Blocks of each group with a window that were given back.
     published : int
         Blocks of it that can be found by others.
     resumed : bool
@@ -119,6 +167,8 @@ class V1Request:
     tokens: list[Hashable] = field(default_factory=list[Hashable])
     contents: list[Hashable] = field(default_factory=list[Hashable])
     blocks: list[HashedBlock] = field(default_factory=list[HashedBlock])
+    slots: int = 0
+    gone: int = 0
     published: int = 0
     resumed: bool = False
     awaited: int = 0

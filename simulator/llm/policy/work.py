@@ -116,7 +116,7 @@ def work_v1(scheduler: V1Scheduler, step: V1Step, padded: bool) -> Work:
             context += end
         else:
             prefill.append((tokens, end - tokens))
-    size = scheduler.config.block_size
+    size, groups = scheduler.config.block_size, scheduler.config.groups
     usable = scheduler.pool.size - 1
     held, blocks = usable - scheduler.pool.free_blocks, sum(len(r.blocks) for r in scheduler.running)
     return Work(
@@ -129,7 +129,7 @@ def work_v1(scheduler: V1Scheduler, step: V1Step, padded: bool) -> Work:
         waiting=len(scheduler.waiting),
         used_tokens=held * size,
         # Blocks that are shared are full: what is not filled is each request's own.
-        wasted_tokens=blocks * size - sum(r.computed for r in scheduler.running),
+        wasted_tokens=groups * sum(scheduler.slots_of(r) * size - r.computed for r in scheduler.running),
         capacity_tokens=usable * size,
         shared_tokens=(blocks - held) * size,
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from ....errors import InputError
+from ....profiles.devices import DEVICES
 from ....simulator.llm import LLMPlan
 from ....simulator.plan.file import PlanFile
 from ...carried import carried
@@ -50,13 +51,28 @@ def case_of(plans: Mapping[str, PlanFile], said: Mapping[str, Any], door: DoorNa
     cluster = plan.cluster_spec
     return {
         **case,
-        "model": names[0] if len(names) == 1 else names,
+        "model": _models_said(plan, names),
         "cluster": {
             "devices": cluster.n_devices, "devices_per_node": cluster.devices_per_node,
-            "device": plan.cluster.device.name,
+            "device": _device_said(plan),
         },
         "workload": workload,
     }  # fmt: skip
+
+
+def _models_said(plan: LLMPlan, names: list[str]) -> Any:
+    """What a case calls the plan's models: their names, or the files that the plan's own case took them from."""
+    made: Any = plan.case.get("model")
+    of = [made] if isinstance(made, str) else list(made or ())
+    return made if any(str(name).endswith(".json") for name in of) else names[0] if len(names) == 1 else names
+
+
+def _device_said(plan: LLMPlan) -> str:
+    """What a case calls the plan's device: its shipped name, or the file that the plan's own case took it from."""
+    name = plan.cluster.device.name
+    made = plan.case.get("cluster")
+    said = made.get("device") if isinstance(made, Mapping) and name not in DEVICES else None
+    return said if isinstance(said, str) else name
 
 
 def _limits(plan: LLMPlan) -> dict[str, float]:

@@ -15,7 +15,7 @@ from ...door import Answer, Asked
 from ..case import LLMCase
 from ..data import LLMData, load_data, planner_options
 from ..options import PlanOptions
-from ..solve import cluster_of, demands_of, mean_only, tables_of
+from ..solve import cluster_of, demands_of, mean_only, stated_space, tables_of
 
 __all__ = ["decided"]
 
@@ -59,6 +59,7 @@ def _one(case: LLMCase, data: LLMData, options: PlanOptions, asked: Asked) -> An
         raise InputError(f"planner.options.share: expected true or false (got {share!r})")
     space, effort = planner_options(said)
     demands = demands_of(case, data)
+    specs = [demand.model for demand in demands]
     same: dict[str, Any] = {
         "tables": tables_of(case, data), "effort": Effort(**effort), "seed": case.seed, "progress": asked.progress,
     }  # fmt: skip
@@ -69,11 +70,13 @@ def _one(case: LLMCase, data: LLMData, options: PlanOptions, asked: Asked) -> An
                 "planner.options.share: maximises goodput in one process; leave objective, target, workers out"
             )
         group: dict[str, Any] = {"batched_tokens": SHARED_TOKENS, **space}
-        found: Planning | SharedPlanning = plan_shared(cluster_of(case), demands, space=SearchSpace(**group), **same)
+        found: Planning | SharedPlanning = plan_shared(
+            cluster_of(case, data), demands, space=SearchSpace(**stated_space(group, specs)), **same
+        )
     else:
         found = plan(
-            cluster_of(case), demands, space=SearchSpace(**space), objective=case.planner.objective,
-            target=case.planner.target, workers=options.workers, **same,
+            cluster_of(case, data), demands, space=SearchSpace(**stated_space(space, specs)),
+            objective=case.planner.objective, target=case.planner.target, workers=options.workers, **same,
         )  # fmt: skip
     found = replace(found, plan=found.plan.model_copy(update={"case": said_by(case)}))
     return Answer(found.explain(), _document(found), found, found.plan)

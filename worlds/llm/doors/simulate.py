@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from ....errors import InputError
+from ....profiles.llm import Iteration, KernelTables, TableCost
+from ....profiles.llm.cost.bands import Band
 from ....simulator.llm import LLMPlan, LLMPlanResult, simulate_plan
 from ....simulator.llm.forecast import Forecast
+from ....simulator.llm.plan.simulate import deployment_cost
 from ...door import Answer, Asked
 from ...words import table
 from ..case import LLMCase
@@ -61,6 +64,12 @@ def simulated(asked: Asked) -> Answer:
     source = "; ".join(dict.fromkeys(demand.traffic.source for demand in demands))
     per_second = f" ({count / last:.4g}/s)" if last > 0 else ""
     text = [f"{count} requests in {last:.6g} s{per_second}: {source}", *_rows(results)]
+    bands = {path: _bands(result, tables_of(case, data)) for path, result in results.items()}
+    text += [
+        f"{path}: {name}: a step takes its time {found.explain()}"
+        for path in bands
+        for name, found in bands[path].items()
+    ]
     for path, told in forecasts.items():
         text += ["", *_interval(path, told)]
     for path, result in results.items():
@@ -70,10 +79,25 @@ def simulated(asked: Asked) -> Answer:
     document = {
         "traffic": source,
         "requests": count,
-        "plans": [_document(p, r, forecasts.get(p)) for p, r in results.items()],
+        "plans": [
+            _document(p, r, forecasts.get(p)) | {"step_error_share": {n: b.share for n, b in bands[p].items()}}
+            for p, r in results.items()
+        ],
     }
     value = next(iter(results.values())) if len(results) == 1 else results
     return Answer("\n".join(text), document, value)
+
+
+def _bands(result: LLMPlanResult, tables: KernelTables | None) -> dict[str, Band]:
+    """Model -> how wrong a step of its first deployment may be that decodes the model's mean batch."""
+    found: dict[str, Band] = {}
+    for name, each in result.results.items():
+        cost = deployment_cost(result.plan, result.plan.deployments_of(name)[0], tables)
+        decodes = max(1, round(float(each.mean_batch)))
+        length = float((each.trace.prompt_tokens + each.trace.output_tokens / 2).mean())
+        if isinstance(cost, TableCost):
+            found[name] = cost.band(Iteration((), decodes, round(decodes * length), decodes))
+    return found
 
 
 def _interval(path: str, told: Forecast) -> list[str]:

@@ -15,8 +15,17 @@ from typing import Any
 import numpy as np
 
 from .....errors import InfeasibleError, InputError
-from .....profiles.llm import KernelTables, Operators, Overheads, TableCost, decoder, iteration_cost, kv_capacity
+from .....profiles.llm import (
+    KernelTables,
+    Operators,
+    Overheads,
+    TableCost,
+    decoder,
+    iteration_cost,
+    kv_capacity,
+)
 from .....profiles.llm.capacity import CapacityOptions, KVCapacity
+from .....profiles.llm.cost.host import host_times
 from .....profiles.llm.cost.iteration import CostOptions
 from .....profiles.llm.decoder import DecoderSpec
 from .....profiles.llm.tables.operators import datasheet
@@ -61,7 +70,7 @@ def compare_silicon(
     begun = time.perf_counter()
     found, skipped = (rows, list[Skipped]()) if isinstance(rows, list) else sift_silicon(rows)
     source = "rows" if isinstance(rows, list) else str(rows)
-    kernels, benchmark, overheads = Path(kernels), benchmark or Benchmark(), overheads or Overheads()
+    kernels, benchmark = Path(kernels), benchmark or Benchmark()
     if not kernels.is_dir():
         raise InputError(f"{kernels}: expected a folder with the kernel tables of each system; there is none")
     done: list[Predicted] = []
@@ -75,12 +84,14 @@ def compare_silicon(
             if row.system not in tables:
                 tables[row.system] = _tables(kernels, row)
             model = decoder(row.model)
-            key = row.model, row.system, row.precision, row.kv, row.tp, row.pp, row.dp, row.ep
+            version = row.version or tables[row.system].source
+            host = overheads or host_times(version, asynchronous(version, row.pp)).overheads()
+            key = row.model, row.system, row.precision, row.kv, row.tp, row.pp, row.dp, row.ep, host
             if key not in costs:
                 together = row.dp if model.moe_layers else 1
                 costs[key] = iteration_cost(
                     model, tables[row.system], tp=row.tp, pp=row.pp, precision=row.precision, kv=row.kv,
-                    overheads=overheads, options=CostOptions(dp=together, ep=row.ep or 1),
+                    overheads=host, options=CostOptions(dp=together, ep=row.ep or 1),
                 )  # fmt: skip
             done.append(_predict(row, model, tables[row.system], kernels, costs[key], benchmark))
         except (InputError, InfeasibleError) as error:
@@ -88,8 +99,8 @@ def compare_silicon(
     if not done:
         raise InputError(min(skipped, key=lambda row: row.line).reason)
     return SiliconComparison(
-        tuple(done), benchmark, overheads, _notes(found, tables, done, costs), time.perf_counter() - begun,
-        tuple(sorted(skipped, key=lambda row: row.line)),
+        tuple(done), benchmark, overheads or host_times().overheads(), _notes(found, tables, done, costs),
+        time.perf_counter() - begun, tuple(sorted(skipped, key=lambda row: row.line)),
         tuple(replace(t, table=f"{name}: {t.table}") for name, found in tables.items() for t in found.set_aside),
     )  # fmt: skip
 
@@ -214,6 +225,8 @@ def _notes(
     if others:
         notes.append(f"note: rows of {', '.join(others)} are simulated with vLLM's scheduler")
     notes += dict.fromkeys(line for cost in costs.values() for line in cost.kernels.fallbacks())
+    versions = sorted({(p.row.version or tables[p.row.system].source, p.asynchronous) for p in done})
+    notes += dict.fromkeys(host_times(*each).explain() for each in versions)
     if any(row.dp > 1 for row in rows):
         notes.append("note: dp ranks of a model of experts step together (the fullest is waited for), others do not")
     if any(row.pp > 1 for row in rows):

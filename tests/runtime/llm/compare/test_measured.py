@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from meshwright.cli import run
 from meshwright.errors import InputError
-from meshwright.profiles.llm import Overheads, decoder
+from meshwright.profiles.llm import Overheads, decoder, host_times
 from meshwright.runtime.llm import Benchmark, compare_silicon, compare_vllm_run, read_silicon, read_vllm_run
 from meshwright.runtime.llm.defaults import asynchronous, budgets, device_memory, other_bytes
 from sample_data import measured
@@ -61,7 +61,8 @@ def test_a_pipeline_has_several_batches_in_flight(tmp_path, write_tables, rows_f
     write_tables(tmp_path)
     path = rows_file(tmp_path, {"concurrency": 2, "pp_size": 2, "osl": 40})
     (found,) = compare_silicon(path, tmp_path, benchmark=Benchmark(spread=0.0)).rows
-    cost = iteration_cost(decoder("Llama-3.1-8B"), KernelTables.load(tmp_path / "toy"), pp=2, overheads=Overheads())
+    host = host_times(asynchronous=False).overheads()  # as pipelines are
+    cost = iteration_cost(decoder("Llama-3.1-8B"), KernelTables.load(tmp_path / "toy"), pp=2, overheads=host)
     decodes = [cost.seconds(Iteration((), 1, 512 + k, 1)) for k in range(1, 40)]
     assert found.tpot_ms == pytest.approx(1e3 * np.mean(decodes))
 

@@ -46,6 +46,7 @@ from meshwright.simulator.llm.policy.vllm_v1_state import V1Config
 
 DENSE = DecoderSpec("toy", 4, 2048, 16, 8192, 32768, 8, 128)
 EXPERTS = decoder("Qwen3-30B-A3B")
+WINDOWS = replace(DENSE, window=1024, full_layers=1)
 STEPS = (
     Iteration((), 3, 900, 3),
     Iteration(((300, 0),), 7, 4000, 8),
@@ -121,14 +122,14 @@ def test_costs(name: str) -> None:
 
 CAPACITY = {
     "tp": 2, "pp": 2, "cp": 2, "dp": 2, "ep": 2, "exchange": "helix", "utilization": 0.8, "block_size": 32,
-    "weights": "fp8", "kv": "fp8", "other_bytes": 2**30,
+    "weights": "fp8", "kv": "fp8", "other_bytes": 2**30, "windows": False,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CAPACITY)
 def test_capacity(name: str) -> None:
     assert options_of(kv_capacity, CapacityOptions) == {"model", "memory_bytes", *CAPACITY}
-    for model in (DENSE, EXPERTS):
+    for model in (DENSE, EXPERTS, WINDOWS):
         base = {"exchange": {"cp": 2, "exchange": "qkv"}, "cp": {"exchange": "qkv"}, "ep": {"tp": 2}}.get(name, {})
         if name in ("ep", "dp") and not model.experts:
             continue
@@ -166,11 +167,13 @@ POLICIES = {
     "vllm-v1": (V1Config, [
         {"num_blocks": 40, **SMALL, "max_num_batched_tokens": 128, "max_num_seqs": 64},
         {"num_blocks": 40, **SMALL, "max_num_batched_tokens": 512, "max_num_seqs": 64, "long_prefill_token_threshold": 16},
+        {"num_blocks": 60, **SMALL, "enable_prefix_caching": False, "sliding_window": 32, "window_groups": 1},
     ], {
         "num_blocks": [30], "block_size": [8], "max_model_len": [100], "max_num_batched_tokens": [96],
         "max_num_seqs": [4], "enable_prefix_caching": [False], "enable_chunked_prefill": [False],
         "policy": ["priority"], "scheduler_reserve_full_isl": [False], "long_prefill_token_threshold": [32],
         "watermark": [0.2], "async_scheduling": [True], "limit_alone": [True],
+        "sliding_window": [64], "full_groups": [2], "window_groups": [2],
     }),
     "vllm-0.2": (Vllm02Config, [
         {"num_gpu_blocks": 40, "num_cpu_blocks": 40, **SMALL}, {"num_gpu_blocks": 60, "num_cpu_blocks": 40, **SMALL},
