@@ -22,7 +22,8 @@ MET = {
     },
     "llm": {"seed", "model", "kernels", "workload", "warmup", "cluster.price_per_hour", "times", "draws",
             "spread"},
-    "sharing": {"seed", "apps", "workload", "overheads", "failures", "max_time", "cluster.contention"},
+    "sharing": {"seed", "apps", "workload", "overheads", "failures", "max_time", "cluster.contention", "times", "draws",
+                "spread"},
     "training": {
         "seed", "model", "shape", "speed", "kernels", "cluster.price_per_hour", "cluster.link_scale",
         "workload.global_batch", "workload.sequence", "workload.slo", "workload.run_samples", "workload.deadline",

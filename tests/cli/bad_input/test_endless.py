@@ -141,7 +141,7 @@ SIZES = {
         "engine.max_num_batched_tokens", "engine.max_num_seqs", "engine.decode_engines", "draws",
     },
     "sharing": {"cluster.devices", "cluster.devices_per_node", "cluster.racks", "cluster.contention", "workload.apps",
-                "beliefs.least"},
+                "beliefs.least", "draws"},
     "training": {
         "cluster.devices", "cluster.devices_per_node", "workload.global_batch", "workload.microbatches",
         "workload.sequence", "shape.layers", "shape.hidden", "shape.heads", "shape.kv_heads",
