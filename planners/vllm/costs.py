@@ -11,9 +11,9 @@ from ...profiles.llm.iteration import IterationCost
 from ...profiles.llm.tables.kernels import KernelTables
 from ...reprs import Shown
 from ...simulator.cluster import Cluster
+from ...simulator.llm.plan.costs import deployment_cost
 from ...simulator.llm.plan.entries import Deployment
 from ...simulator.llm.plan.file import LLMPlan
-from ...simulator.llm.plan.simulate import deployment_cost
 
 __all__ = ["CostSource", "KnownCosts"]
 

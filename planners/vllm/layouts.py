@@ -13,9 +13,9 @@ from ...profiles.llm.capacity import kv_capacity
 from ...profiles.llm.engine_memory import other_bytes
 from ...reprs import Shown
 from ...simulator.cluster import Cluster
+from ...simulator.llm.plan.costs import flight_options
 from ...simulator.llm.plan.entries import MEMORY_OPTION
 from ...simulator.llm.plan.file import WEIGHTS
-from ...simulator.llm.plan.simulate import flight_options
 from ...simulator.llm.policy.catalogue import POLICIES
 from ...simulator.llm.simulate import dropped_rows
 from ...simulator.llm.workload.requests import LLMTrace

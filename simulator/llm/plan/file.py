@@ -8,14 +8,17 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from ....errors import InputError
+from ....profiles.hardware import DeviceSpec
 from ....profiles.llm.capacity import CapacityOptions, KVCapacity, kv_capacity
 from ...cluster import Cluster
+from ...mixed import MixedCluster
 from ...plan.entries import ClusterEntry, PlannerEntry, Problem, SparseEntry
 from ...plan.file import PlanFile
 from ...plan.reader import piece, pieces, problem_line
 from ...serving.plan.build import cluster_entry, cluster_of
 from ..policy.router import ROUTERS
-from .entries import Deployment, LLMWorkload, ServedModel, contradictions
+from .between import contradictions
+from .entries import Deployment, LLMWorkload, ServedModel
 
 __all__ = ["Deployment", "LLMPlan", "LLMWorkload", "ServedModel"]
 
@@ -31,11 +34,14 @@ class LLMPlan(PlanFile, SparseEntry):
 
     noun: ClassVar[str] = "an LLM plan"
     schema_id: ClassVar[str] = "urn:meshwright:schema:llm-plan:1"
-    rare: ClassVar[frozenset[str]] = frozenset({"case"})
+    rare: ClassVar[frozenset[str]] = frozenset({"case", "pools"})
 
     kind: Literal["meshwright/llm-plan"] = "meshwright/llm-plan"
     version: Literal[1] = 1
     cluster: ClusterEntry
+    pools: tuple[ClusterEntry, ...] = Field(
+        default=(), description="further devices, of other types; numbered on after those of the cluster"
+    )
     models: tuple[ServedModel, ...] = Field(min_length=1)
     deployments: tuple[Deployment, ...] = Field(min_length=1)
     router: str = Field(default="round_robin", description="who gets a request: a name of ROUTERS")
@@ -50,7 +56,7 @@ class LLMPlan(PlanFile, SparseEntry):
 
     @model_validator(mode="after")
     def _consistent(self) -> LLMPlan:
-        problems = [*_router(self.router), *contradictions(self.cluster, self.models, self.deployments)]
+        problems = [*_router(self.router), *contradictions((self.cluster, *self.pools), self.models, self.deployments)]
         if problems:
             raise ValueError("; ".join(f"{'.'.join(map(str, loc))}: {what}" for loc, what in problems))
         return self
@@ -58,7 +64,7 @@ class LLMPlan(PlanFile, SparseEntry):
     @classmethod
     def of(
         cls,
-        cluster: Cluster,
+        cluster: Cluster | MixedCluster,
         models: tuple[ServedModel, ...],
         deployments: tuple[Deployment, ...],
         *,
@@ -76,9 +82,11 @@ class LLMPlan(PlanFile, SparseEntry):
         InputError
             If they contradict each other, or a metric cannot stand in JSON (NaN, infinity); all that is wrong at once.
         """
+        first, *others = map(cluster_entry, MixedCluster.of(cluster).pools)
         try:
             return cls(
-                cluster=cluster_entry(cluster),
+                cluster=first,
+                pools=tuple(others),
                 models=models,
                 deployments=deployments,
                 router=router,
@@ -93,8 +101,28 @@ class LLMPlan(PlanFile, SparseEntry):
 
     @property
     def cluster_spec(self) -> Cluster:
-        """The cluster as the simulator's object."""
+        """The cluster as the simulator's object; of several pools the first."""
         return cluster_of(self.cluster)
+
+    @property
+    def mixed(self) -> MixedCluster:
+        """All devices as the simulator's object."""
+        return MixedCluster(tuple(map(cluster_of, (self.cluster, *self.pools))))
+
+    def device_of(self, deployment: Deployment) -> DeviceSpec:
+        """The device type on which a deployment's engines stand."""
+        mixed = self.mixed
+        return mixed.pools[mixed.pool_of(deployment.devices[0][0])].spec
+
+    @property
+    def used_by_type(self) -> dict[DeviceSpec, int]:
+        """Device type -> how many of it an engine stands on; types that none uses are left out."""
+        mixed = self.mixed
+        found: dict[DeviceSpec, int] = {}
+        for x in self.used_devices:
+            spec = mixed.pools[mixed.pool_of(x)].spec
+            found[spec] = found.get(spec, 0) + 1
+        return found
 
     @property
     def used_devices(self) -> tuple[int, ...]:
@@ -103,8 +131,15 @@ class LLMPlan(PlanFile, SparseEntry):
 
     @property
     def price_per_hour(self) -> float:
-        """Price of the devices used, per hour; 0 where the device's is not known."""
-        return len(self.used_devices) * self.cluster.device.price_per_hour
+        """Price of the devices used, per hour; 0 where that of one of their types is not known."""
+        used = self.used_by_type
+        return sum(n * spec.price_per_hour for spec, n in used.items()) if all(s.price_per_hour for s in used) else 0.0
+
+    @property
+    def watts(self) -> float:
+        """Board power of the devices used, watts: more than they take; 0 where that of one type is not known."""
+        used = self.used_by_type
+        return sum(n * spec.watts for spec, n in used.items()) if all(s.watts for s in used) else 0.0
 
     def model(self, name: str) -> ServedModel:
         """One of the models.
@@ -135,7 +170,7 @@ class LLMPlan(PlanFile, SparseEntry):
         """
         return kv_capacity(
             self.model(deployment.model).spec,
-            self.cluster.device.memory_bytes,
+            self.device_of(deployment).memory_bytes,
             tp=deployment.tp,
             pp=deployment.pp,
             utilization=deployment.gpu_memory_utilization,
@@ -154,7 +189,8 @@ class LLMPlan(PlanFile, SparseEntry):
     def _headline(self) -> str:
         names = ", ".join(m.name for m in self.models[:2]) + (" …" if len(self.models) > 2 else "")
         engines = sum(d.replicas for d in self.deployments)
-        where = f"{engines} engine{'s' if engines > 1 else ''} on {len(self.used_devices)} x {self.cluster.device.name}"
+        devices = " + ".join(f"{n} x {spec.name}" for spec, n in self.used_by_type.items())
+        where = f"{engines} engine{'s' if engines > 1 else ''} on {devices}"
         return f"{self.planner.name}: {names} by {where}{self._expected()}"
 
     @classmethod
@@ -164,7 +200,7 @@ class LLMPlan(PlanFile, SparseEntry):
         return [
             *(_router(router) if isinstance(router, str) else []),
             *contradictions(
-                piece(ClusterEntry, data.get("cluster")),
+                [piece(ClusterEntry, data.get("cluster")), *pieces(ClusterEntry, data.get("pools", ()))],
                 pieces(ServedModel, data.get("models")),
                 pieces(Deployment, data.get("deployments")),
             ),

@@ -134,7 +134,8 @@ class LLMPlanResult(Shown):
             busy = float((result.iterations.end - result.iterations.start)[mine].sum())
             low, high = result.span
             used = result.iterations.used_tokens[mine]
-            room = result.iterations.capacity_tokens
+            one_kind = len(self.plan.deployments_of(deployment.model)) == 1
+            room = result.iterations.capacity_tokens if one_kind else deployment.slots // deployment.pp
             rows[deployment.name] = {
                 "model": deployment.model,
                 "engines": deployment.replicas,

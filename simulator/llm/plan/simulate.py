@@ -4,37 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any, cast
 
-import numpy as np
-
 from ....errors import InputError
-from ....profiles.hardware import LinkSpec
-from ....profiles.llm.cost.iteration import CostOptions, iteration_cost
 from ....profiles.llm.cost.overheads import Overheads
 from ....profiles.llm.iteration import IterationCost
-from ....profiles.llm.tables.kernels import KernelTables
 from ....traces.trace import Trace
 from ..options import SimulateOptions
+from ..policy.deal import dealt
 from ..policy.request import LLMRequest
 from ..result.columns import LLMResult
+from ..result.merged import Part, merged
 from ..shared import SharedEngine, simulate_shared
 from ..simulate import simulate_llm
 from ..times import StepDraws
+from ..workload.files import by_model
 from ..workload.requests import LLMTrace
-from .entries import MEMORY_OPTION, Deployment
+from .costs import Tables, deployment_cost, flight_options, kv_bytes_per_token, transfer_link
+from .entries import Deployment
 from .file import LLMPlan
 from .result import LLMPlanResult
 
-__all__ = [
-    "by_model",
-    "deployment_cost",
-    "flight_options",
-    "requests_by_model",
-    "simulate_plan",
-    "simulate_varying",
-    "transfer_link",
-]
+__all__ = ["by_model", "requests_by_model", "simulate_plan", "simulate_varying"]
 
 Requests = LLMTrace | Trace | Iterable[LLMRequest]
 Costs = Callable[[Deployment], IterationCost]
@@ -45,7 +37,7 @@ def simulate_plan(
     plan: LLMPlan,
     requests: Requests | Mapping[str, Requests],
     *,
-    tables: KernelTables | None = None,
+    tables: Tables | None = None,
     overheads: Overheads | None = None,
     costs: Costs | None = None,
     too_long: str = "error",
@@ -56,7 +48,8 @@ def simulate_plan(
     """Simulate how a plan's deployments serve requests.
 
     A model with one deployment on devices of its own is simulated by `simulate_llm`, with an engine for each replica;
-    prefill and decode deployments become its `pools`. Models whose engines share devices, or whose engines differ, are
+    prefill and decode deployments become its `pools`; of deployments with shares each gets its share of the requests
+    (`policy.deal`). Other models whose engines share devices, or whose engines differ, are
     simulated together by `simulate_shared`. A pipeline of n stages has n batches in flight, each with its share of the
     memory and of the running requests.
 
@@ -67,8 +60,8 @@ def simulate_plan(
     requests : mapping of str to requests, or requests
         Model -> its requests. A `Trace` with token columns names the models itself; requests without a mapping go to
         the plan's only model.
-    tables : KernelTables, optional
-        Measured kernels of the plan's device; without them, times follow from its roofline.
+    tables : KernelTables or mapping of str to KernelTables, optional
+        Measured kernels of the plan's cluster, or by device type; without them, times follow from rooflines.
     overheads : Overheads, optional
         Host times of an iteration.
     costs : callable, optional
@@ -100,7 +93,12 @@ def simulate_plan(
         if model in together:
             continue
         first, shape = mine[0], _Common(plan, cost_of, too_long, until, seed, engine)
-        results[model] = shape.alone(first, trace) if len(mine) == 1 else shape.disaggregated(mine, trace)
+        if len(mine) == 1:
+            results[model] = shape.alone(first, trace)
+        elif first.share is not None:
+            results[model] = shape.dealt(mine, trace)
+        else:
+            results[model] = shape.disaggregated(mine, trace)
     if together:
         if engine == "compiled":
             raise InputError("engine: compiled: engines that share devices are not compiled; pass 'auto' or 'simpy'")
@@ -122,7 +120,7 @@ def simulate_varying(
     requests: Mapping[str, LLMTrace],
     times: Times,
     *,
-    tables: KernelTables | None = None,
+    tables: Tables | None = None,
     seed: int = 0,
     engine: str = "auto",
 ) -> LLMPlanResult:
@@ -163,6 +161,17 @@ class _Common:
             options=options, **self.same,
         )  # fmt: skip
 
+    def dealt(self, mine: tuple[Deployment, ...], trace: LLMTrace) -> LLMResult:
+        """Deployments that are not alike, each with its share of the requests."""
+        rows = dealt(trace, [d.share or 0.0 for d in mine])
+        *firsts, engines = accumulate((d.replicas * d.pp for d in mine), initial=0)
+        parts = [
+            Part(r, self.alone(d, trace.select(r)), first)
+            for d, r, first in zip(mine, rows, firsts, strict=True)
+            if len(r)
+        ]
+        return merged(trace, parts, engines)
+
     def disaggregated(self, mine: tuple[Deployment, ...], trace: LLMTrace) -> LLMResult:
         """One deployment for prompts and one for decodes."""
         from ..fleet.pools import Pools
@@ -193,81 +202,16 @@ def _joint(plan: LLMPlan, models: list[str]) -> list[str]:
     for model in models:
         mine = plan.deployments_of(model)
         split = {d.role for d in mine} == {"prefill", "decode"}
+        given = mine and mine[0].share is not None
         shares = any(d.name in crowded for d in mine)
         if split and (shares or len(mine) > 2):
             what = "share devices" if shares else "are more than one deployment for each role"
             raise InputError(f"plan: the prefill and decode engines of {model!r} {what}; that is not simulated")
-        if shares or (len(mine) > 1 and not split):
+        if shares and given:
+            raise InputError(f"plan: deployments of {model!r} have shares of the requests, and share devices; not both")
+        if shares or (len(mine) > 1 and not split and not given):
             found.append(model)
     return found
-
-
-def flight_options(deployment: Deployment) -> Any:
-    """Options of each of an engine's batches in flight: with `pp` stages there are `pp`, and they divide the memory."""
-    options, memory = deployment.options, MEMORY_OPTION.get(deployment.policy, "num_slots")
-    if deployment.pp == 1:
-        return options
-    share = {name: max(1, getattr(options, name) // deployment.pp) for name in (memory, "max_num_seqs")}
-    return replace(options, **share)
-
-
-def deployment_cost(
-    plan: LLMPlan, deployment: Deployment, tables: KernelTables | None = None, overheads: Overheads | None = None
-) -> IterationCost:
-    """Cost of a deployment's iterations, from measured kernels or the roofline of the plan's device.
-
-    Raises
-    ------
-    InputError
-        If `iteration_cost` knows no such degree.
-    """
-    device = plan.cluster_spec.spec
-    return iteration_cost(
-        plan.model(deployment.model).spec,
-        tables if tables is not None else device,
-        tp=deployment.tp,
-        pp=deployment.pp,
-        precision=deployment.precision,
-        kv=deployment.kv_precision,
-        overheads=overheads,
-        link=device.intra_node if tables is None or tables.layers is not None else None,  # others bring their own
-        options=CostOptions(deployment.cp, deployment.dp, deployment.expert_degree),
-    )
-
-
-def kv_bytes_per_token(plan: LLMPlan, deployment: Deployment) -> int:
-    """Bytes of keys and values of one token, all layers."""
-    return plan.model(deployment.model).spec.kv_bytes_per_token(
-        "fp8" if deployment.kv_precision == "fp8" else "float16"
-    )
-
-
-def transfer_link(plan: LLMPlan, prefill: Deployment, decode: Deployment) -> LinkSpec:
-    """Over what keys and values go from prefill to decode engines: the links of the smaller engine's devices together.
-
-    Those between nodes, if any prefill device stands on another node than any decode device.
-    """
-    cluster = plan.cluster_spec
-    nodes = {cluster.node_of(x) for d in (prefill, decode) for row in d.devices for x in row}
-    link = cluster.spec.intra_node if len(nodes) == 1 else cluster.spec.inter_node
-    # Device i of the one sends to device i of the other: the smaller engine's links are all that can be busy.
-    lanes = min(prefill.devices_per_engine, decode.devices_per_engine)
-    return LinkSpec(link.bandwidth_bytes_per_s * lanes, link.latency_s)
-
-
-def by_model(trace: Trace) -> dict[str, LLMTrace]:
-    """The requests of a trace with token columns, model by model; those without requests are left out.
-
-    Raises
-    ------
-    InputError
-        On a trace without tokens.
-    """
-    prompts, outputs = trace.prompt_tokens, trace.output_tokens
-    if prompts is None or outputs is None:
-        raise InputError("requests: the trace has no columns prompt_tokens and output_tokens; draw lengths for it")
-    rows = {name: np.flatnonzero(trace.model == index) for index, name in enumerate(trace.models)}
-    return {name: LLMTrace(trace.arrival[r], prompts[r], outputs[r]) for name, r in rows.items() if len(r)}
 
 
 def requests_by_model(plan: LLMPlan, requests: Requests | Mapping[str, Requests]) -> dict[str, LLMTrace]:

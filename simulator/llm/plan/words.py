@@ -16,7 +16,7 @@ def explain(plan: LLMPlan) -> str:
     """What `LLMPlan.explain` gives."""
     who = plan.planner
     seed = "" if who.seed is None else f", seed {who.seed}"
-    lines = [f"{who.name} {who.version}{seed}: {len(plan.models)} model(s) on {plan.cluster_spec}"]
+    lines = [f"{who.name} {who.version}{seed}: {len(plan.models)} model(s) on {plan.mixed}"]
     if plan.workload is not None:
         w = plan.workload
         rate = sum(w.rate_per_s.values())
@@ -32,9 +32,8 @@ def explain(plan: LLMPlan) -> str:
     lines.append(f"router: {plan.router}")
     for deployment in plan.deployments:
         lines += _deployment(plan, deployment)
-    used = len(plan.used_devices)
     price = f", {plan.price_per_hour:.4g} per hour" if plan.price_per_hour else ""
-    lines.append(f"devices: {used} of {plan.cluster_spec.n_devices}{price}")
+    lines.append(f"devices: {_used(plan)}{price}")
     served = {d.model for d in plan.deployments}
     missing = [m.name for m in plan.models if m.name not in served]
     if missing:
@@ -48,10 +47,19 @@ def explain(plan: LLMPlan) -> str:
     return "\n".join(lines)
 
 
+def _used(plan: LLMPlan) -> str:
+    """How many devices of how many; of several pools each."""
+    if not plan.pools:
+        return f"{len(plan.used_devices)} of {plan.cluster_spec.n_devices}"
+    used = plan.used_by_type
+    return ", ".join(f"{used.get(pool.spec, 0)} of {pool.n_devices} {pool.spec.name}" for pool in plan.mixed.pools)
+
+
 def _deployment(plan: LLMPlan, deployment: Deployment) -> list[str]:
     rows = "; ".join(_range(row) for row in deployment.devices)
     said = ", ".join(f"{key} {value}" for key, value in deployment.config.items())
-    lines = [f"{deployment} on devices {rows}"]
+    of = f" ({plan.device_of(deployment).name})" if plan.pools else ""
+    lines = [f"{deployment} on devices {rows}{of}"]
     if said:
         lines.append(f"  options: {said}")
     try:

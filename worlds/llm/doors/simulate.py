@@ -10,7 +10,7 @@ from ....profiles.llm import Iteration, KernelTables, TableCost
 from ....profiles.llm.cost.bands import Band
 from ....simulator.llm import LLMPlan, LLMPlanResult, simulate_plan
 from ....simulator.llm.forecast import Forecast
-from ....simulator.llm.plan.simulate import deployment_cost
+from ....simulator.llm.plan.costs import deployment_cost
 from ...door import Answer, Asked
 from ...words import table
 from ..case import LLMCase

@@ -1,0 +1,85 @@
+"""What the iterations of a plan's deployments cost, and over which links their keys and values go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ....profiles.hardware import LinkSpec
+from ....profiles.llm.cost.iteration import CostOptions, iteration_cost
+from ....profiles.llm.cost.overheads import Overheads
+from ....profiles.llm.iteration import IterationCost
+from ....profiles.llm.tables.kernels import KernelTables
+from .entries import MEMORY_OPTION, Deployment
+from .file import LLMPlan
+
+__all__ = ["Tables", "deployment_cost", "flight_options", "kv_bytes_per_token", "tables_for", "transfer_link"]
+
+Tables = KernelTables | Mapping[str, KernelTables]
+"""Measured kernels: of the plan's cluster, or by device type; types without any are priced by their rooflines."""
+
+
+def flight_options(deployment: Deployment) -> Any:
+    """Options of each of an engine's batches in flight: with `pp` stages there are `pp`, and they divide the memory."""
+    options, memory = deployment.options, MEMORY_OPTION.get(deployment.policy, "num_slots")
+    if deployment.pp == 1:
+        return options
+    share = {name: max(1, getattr(options, name) // deployment.pp) for name in (memory, "max_num_seqs")}
+    return replace(options, **share)
+
+
+def tables_for(plan: LLMPlan, deployment: Deployment, tables: Tables | None) -> KernelTables | None:
+    """The measured kernels of a deployment's device type, if there are any."""
+    name = plan.device_of(deployment).name
+    if isinstance(tables, Mapping):
+        return tables.get(name)
+    return tables if name == plan.cluster.device.name else None
+
+
+def deployment_cost(
+    plan: LLMPlan, deployment: Deployment, tables: Tables | None = None, overheads: Overheads | None = None
+) -> IterationCost:
+    """Cost of a deployment's iterations, from measured kernels or the roofline of its device.
+
+    Raises
+    ------
+    InputError
+        If `iteration_cost` knows no such degree.
+    """
+    device, mine = plan.device_of(deployment), tables_for(plan, deployment, tables)
+    return iteration_cost(
+        plan.model(deployment.model).spec,
+        mine if mine is not None else device,
+        tp=deployment.tp,
+        pp=deployment.pp,
+        precision=deployment.precision,
+        kv=deployment.kv_precision,
+        overheads=overheads,
+        link=device.intra_node if mine is None or mine.layers is not None else None,  # others bring their own
+        options=CostOptions(deployment.cp, deployment.dp, deployment.expert_degree),
+    )
+
+
+def kv_bytes_per_token(plan: LLMPlan, deployment: Deployment) -> int:
+    """Bytes of keys and values of one token, all layers."""
+    return plan.model(deployment.model).spec.kv_bytes_per_token(
+        "fp8" if deployment.kv_precision == "fp8" else "float16"
+    )
+
+
+def transfer_link(plan: LLMPlan, prefill: Deployment, decode: Deployment) -> LinkSpec:
+    """Over what keys and values go from prefill to decode engines: the links of the smaller engine's devices together.
+
+    Those between nodes, if any prefill device stands on another node than any decode device; between devices of two
+    types the slower ones.
+    """
+    mixed = plan.mixed
+    nodes = {mixed.on_node(x)[0] for d in (prefill, decode) for row in d.devices for x in row}
+    here, there = prefill.devices[0][0], decode.devices[0][0]
+    one = mixed.pools[mixed.pool_of(here)].spec
+    same = mixed.pool_of(here) == mixed.pool_of(there)
+    link = (one.intra_node if len(nodes) == 1 else one.inter_node) if same else mixed.between(here, there)
+    # Device i of the one sends to device i of the other: the smaller engine's links are all that can be busy.
+    lanes = min(prefill.devices_per_engine, decode.devices_per_engine)
+    return LinkSpec(link.bandwidth_bytes_per_s * lanes, link.latency_s)
