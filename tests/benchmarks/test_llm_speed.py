@@ -70,6 +70,8 @@ def test_an_hour_of_opt_13b(policy, pool, trace, cost, benchmark):
     np.testing.assert_array_equal(ours.preemptions, theirs.preemptions)
 
 
+WINDOWS = {"enable_prefix_caching": False, "sliding_window": 128, "full_groups": 1, "window_groups": 1}
+"""GPT-OSS's layers."""
 WORLDS = {
     "asynchronous": ({"num_blocks": 5000, "async_scheduling": True}, {}),
     "asynchronous, pressed": ({"num_blocks": 850, "async_scheduling": True}, {}),
@@ -77,6 +79,8 @@ WORLDS = {
     "4 engines, least_outstanding": ({"num_blocks": 850, "async_scheduling": True}, {"engines": 4}),
     "8 engines, closed loop of 160": ({"num_blocks": 850}, {"engines": 8, "concurrency": 160}),
     "conversations on 4 engines": ({"num_blocks": 850, "async_scheduling": True}, {"engines": 4}),
+    "half the layers see 128 tokens": (WINDOWS | {"num_blocks": 10_000}, {}),
+    "half the layers see 128 tokens, pressed": (WINDOWS | {"num_blocks": 1600}, {}),
 }
 
 

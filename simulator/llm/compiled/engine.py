@@ -21,6 +21,7 @@ from ..world import Records, World
 from .contents import unlike
 from .fleet.routing import router_name
 from .fleet.run import reserve_of, run_fleet
+from .known import unknown
 
 __all__ = ["NotCompiled", "run_compiled", "why_not_compiled"]
 
@@ -50,8 +51,10 @@ def why_not_compiled(world: World, router: str) -> str | None:
     cost = _plain(world.cost)
     if type(cost) not in _COSTS:
         return f"a cost of type {type(cost).__name__} is not compiled"
-    if isinstance(options, V1Config) and (options.groups > 1 or options.window_groups):
-        return "layers with a sliding window are not compiled"
+    if (name := unknown(options) or unknown(trace)) is not None:
+        return f"{name} is not compiled"
+    if getattr(options, "groups", 1) > 1 and options.enable_prefix_caching:
+        return "prefix caching over several groups of layers is not compiled"
     if world.policy.scheduler in (V1Scheduler, SarathiScheduler) or reserve_of(world.policy) is not None:
         if world.engines > 1 and router_name(world.router) is None:
             return f"router {router!r} over several engines is not compiled"
@@ -80,9 +83,9 @@ def _alone(world: World) -> bool:
     """Whether each engine can be simulated by itself, by the simplest rules."""
     trace, options = world.trace, world.config
     if isinstance(options, V1Config):
-        if options.policy != "fcfs" or options.async_scheduling or trace.after is not None:
+        if options.policy != "fcfs" or options.async_scheduling or trace.after is not None or options.groups > 1:
             return False
-        if options.enable_prefix_caching and trace.prefix_ids is not None:
+        if options.window_groups or (options.enable_prefix_caching and trace.prefix_ids is not None):
             return False
     elif not isinstance(options, Vllm02Config):
         return False

@@ -105,6 +105,13 @@ class V1Config:
         """Groups of layers that have blocks of their own."""
         return self.full_groups + self.window_groups
 
+    @property
+    def window_most(self) -> int:
+        """Blocks that vLLM wants free at most in a group with a window: those of the window and of a step's chunk, and
+        one as its ends need not fit blocks (`SlidingWindowSpec.max_admission_blocks_per_request`)."""
+        held = min(self.sliding_window - 1 + self.max_num_batched_tokens, self.max_model_len)
+        return -(-held // self.block_size) + 1
+
     def behind(self, computed: int) -> int:
         """Blocks of a group whose tokens no later one sees, when so many are computed."""
         if not self.window_groups:
@@ -112,17 +119,9 @@ class V1Config:
         return max(0, computed - self.sliding_window + 1) // self.block_size
 
     def whole(self, tokens: int) -> int:
-        """Blocks that vLLM wants free for a prompt of so many tokens that is to be admitted whole.
-
-        Of a group with a window those of the window and of a step's chunk, and one as its ends need not fit blocks
-        (`SlidingWindowSpec.max_admission_blocks_per_request`).
-        """
-        size = self.block_size
-        need = -(-tokens // size)
-        if not self.window_groups:
-            return self.full_groups * need
-        held = min(self.sliding_window - 1 + self.max_num_batched_tokens, self.max_model_len)
-        return self.full_groups * need + self.window_groups * min(need, -(-held // size) + 1)
+        """Blocks that vLLM wants free for a prompt of so many tokens that is to be admitted whole."""
+        need = -(-tokens // self.block_size)
+        return self.full_groups * need + self.window_groups * min(need, self.window_most)
 
 
 @dataclass(slots=True, eq=False)

@@ -15,7 +15,7 @@ from .....jit import inner
 from ..rules import BARE
 from .tables import FleetRules, Tables
 
-__all__ = ["cached_prefix", "fresh_pools", "publish", "release", "share", "take"]
+__all__ = ["cached_prefix", "fresh_pools", "let_go", "publish", "release", "share", "take"]
 
 _inline: Any = inner(**BARE)
 
@@ -95,9 +95,9 @@ def share(s: Tables, e: int, r: int, found: int) -> None:
 
 @_inline
 def take(x: FleetRules, s: Tables, e: int, r: int, need: int) -> None:
-    """Give a request `need` more blocks. What they held cannot be found any more."""
+    """Give a request `need` more blocks in each group of layers. What they held cannot be found any more."""
     g, q = s.engine[e], s.request[r]
-    g.free -= need
+    g.free -= x.groups * need
     if x.caching:
         block, bucket = s.block[e], s.bucket[e]
         for k in range(q.blocks, q.blocks + need):
@@ -118,6 +118,16 @@ def take(x: FleetRules, s: Tables, e: int, r: int, need: int) -> None:
             block[b].shares = 1
             s.table[q.table + k] = b
     q.blocks += need
+
+
+@_inline
+def let_go(x: FleetRules, s: Tables, e: int, r: int, computed: int) -> None:
+    """Groups with a window give back what lies behind it, when so many tokens of a request are computed."""
+    q = s.request[r]
+    behind = (computed - x.window + 1) // x.size
+    if behind > q.gone:
+        s.engine[e].free += x.near * (behind - q.gone)
+        q.gone = behind
 
 
 @_inline
@@ -156,5 +166,6 @@ def release(x: FleetRules, s: Tables, e: int, r: int) -> None:
                 _insert(block, b, head if block[b].content < 0 else 0)
                 g.free += 1
     else:
-        g.free += q.blocks
+        g.free += x.groups * q.blocks - x.near * q.gone
+        q.gone = 0
     q.blocks = q.published = 0

@@ -89,8 +89,8 @@ def _note_iteration(
     clock[0, n], clock[1, n] = start, s.busy[e]
     used = (x.pool - g.free) * x.size
     state[0, n], state[1, n], state[2, n], state[3, n] = g.running, g.waiting, prefill, decodes
-    state[4, n], state[5, n], state[6, n] = g.carried, used, g.held * x.size - g.computed
-    state[7, n], state[8, n] = g.held * x.size - used, e
+    state[4, n], state[5, n], state[6, n] = g.carried, used, x.groups * (g.held * x.size - g.computed)
+    state[7, n], state[8, n] = g.held * x.size - used if x.caching else 0, e
     g.carried, g.used = 0, used
 
 

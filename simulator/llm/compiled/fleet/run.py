@@ -148,6 +148,10 @@ def _rules(world: World, until: float | None) -> FleetRules:
         deep=2 if c.async_scheduling else 1,
         concurrency=rest[0],
         until=rest[1],
+        groups=c.groups,
+        near=c.window_groups,
+        window=c.sliding_window,
+        most=c.window_most,
     )
 
 

@@ -22,7 +22,7 @@ def _record(wide: str, narrow: str = "") -> np.dtype[Any]:
 
 
 REQUEST = _record(
-    "state base joined slot after ahead target prompt computed length awaited blocks table published owed mark "
+    "state base joined slot after ahead target prompt computed length awaited blocks gone table published owed mark "
     "before behind stamp begin last priority order child sibling parent engine resumed own nodes shared "
     "copies span output"
 )
@@ -30,8 +30,9 @@ REQUEST = _record(
 all three follow from `base`: with g decided and c completed steps of its engine it has ``base + g`` tokens, those under
 way included, all but one of them computed, and ``g - max(c, joined - 1)`` of them under way.
 
-slot, after, ahead: its place in the ring of steps that must look at it (-1: none); blocks, table, published: its
-blocks, where their list begins, and how many can be found; owed: whether the step under way owes it a token; mark: its
+slot, after, ahead: its place in the ring of steps that must look at it (-1: none); blocks, gone, table, published: its
+blocks (of several groups of layers those that each has had), those that groups with a window gave back, where the list
+of its blocks begins, and how many can be found; owed: whether the step under way owes it a token; mark: its
 place in the step being decided; before, behind, stamp: neighbours among those that run, and their order; begin, last:
 its run of iterations with tokens; priority, order: what the policy sorts by; child, sibling, parent: the heap of those
 that wait; own, nodes, shared: contents of its blocks (`contents`). Of contiguous memory: copies, span, output:
@@ -78,6 +79,10 @@ class FleetRules(NamedTuple):
     deep: int  # steps under way at most
     concurrency: int  # 0: open loop
     until: float
+    groups: int = 1  # of layers with blocks of their own
+    near: int = 0  # those of them whose layers have a window
+    window: int = 0  # its tokens
+    most: int = 0  # blocks of such a group that admission in full asks for at most
 
 
 class Tables(NamedTuple):

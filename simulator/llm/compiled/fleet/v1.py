@@ -1,9 +1,9 @@
 """Today's vLLM compiled: `vllm_v1.V1Scheduler` over the tables of the compiled fleet, step for step.
 
 Requests that decode advance together by a counter of their engine (`tables.REQUEST`). A step looks only at
-those whose next token begins a block, fills one that others may find, or is their last, and at those that do not decode
-yet: a ring with a list for each remainder of steps by the block size says who they are. Only where the token budget
-does not reach for all are all looked at.
+those whose next token begins a block, fills one that others may find, moves one behind a window, or is their last, and
+at those that do not decode yet: a ring with a list for each remainder of steps by the block size says who they are.
+Only where the token budget does not reach for all are all looked at.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from .....jit import inner
 from ..rules import BARE
-from .blocks import cached_prefix, publish, share, take
+from .blocks import cached_prefix, let_go, publish, share, take
 from .tables import DECODES, DONE, RUNS, WAITS, FleetRules, Tables
 from .v1_states import after_token, alone, note_run, preempt, starts, stops, victim
 from .waiting import dequeue
@@ -47,7 +47,7 @@ def _blocks_wanted(x: FleetRules, s: Tables, e: int, n: int) -> int:
         else:
             end = min(q.length + q.awaited, q.computed + (s.engine[e].most if s.engine[e].most else x.budget))
         total += max(0, -(-end // x.size) - q.blocks)
-    return total
+    return x.groups * total
 
 
 @_inline
@@ -107,9 +107,11 @@ def _serve_running(x: FleetRules, s: Tables, e: int, n: int) -> tuple[int, int, 
             tokens = known + q.awaited - computed
             if tokens > 1:
                 tokens = min(tokens, most, left)
+        if x.near:
+            let_go(x, s, e, r, computed)
         need = max(0, -(-min(computed + tokens, x.max_len) // x.size) - q.blocks)
         fits = True
-        while need > g.free and fits:
+        while x.groups * need > g.free and fits:
             v = victim(x, s, e)
             p = s.request[v]
             if p.mark >= 0:
@@ -136,6 +138,12 @@ def _serve_running(x: FleetRules, s: Tables, e: int, n: int) -> tuple[int, int, 
 
 
 @_inline
+def _whole(x: FleetRules, need: int) -> int:
+    """Blocks of all groups of layers that must be free for a prompt that needs so many of each."""
+    return (x.groups - x.near) * need + x.near * min(need, x.most)
+
+
+@_inline
 def _admit(x: FleetRules, s: Tables, e: int, m: int, budget: int, now: float) -> int:
     """Waiting requests, in order, until one does not fit: how many are chosen one by one by now."""
     g, size = s.engine[e], x.size
@@ -152,11 +160,11 @@ def _admit(x: FleetRules, s: Tables, e: int, m: int, budget: int, now: float) ->
             break
         tokens = min(tokens, budget)
         room = g.free - (x.watermark if g.running else 0)
-        if x.whole and max(0, -(-min(q.length, x.max_len) // size) - found) + free > room:
+        if x.whole and _whole(x, max(0, -(-min(q.length, x.max_len) // size) - found)) + free > room:
             break
         end = found * size + tokens
         need = max(0, -(-min(end, x.max_len) // size) - found)
-        if need + free > room:
+        if x.groups * need + free > room:
             break
         dequeue(s.request, s.engine, e, r)
         if x.caching:

@@ -23,6 +23,8 @@ def _into_ring(x: FleetRules, s: Tables, e: int, r: int, total: int, target: int
     steps = min((1 - total) % size, target - 1 - total)
     if x.caching and x.deep == 1:
         steps = min(steps, -total % size)
+    if x.near:  # also: another block lies behind the window
+        steps = max(0, min(steps, x.window + (q.gone + 1) * size - total))
     slot = (g.decided + steps) % size
     first = s.ring[e, slot]
     q.slot, q.after, q.ahead, s.ring[e, slot] = slot, first, -1, r

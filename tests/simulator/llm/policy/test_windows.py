@@ -120,11 +120,3 @@ def test_layers_with_a_window_read_no_more_than_it():
         for sign, n in ((1, 16384), (-1, 1024))
     )
     assert beyond - at == pytest.approx(growth * 2 / 12, rel=1e-6)
-
-
-def test_the_compiled_engine_says_that_it_has_no_windows():
-    config = {**PLAIN, "num_blocks": 100, "sliding_window": 8, "window_groups": 1}
-    trace = LLMTrace([0.0], [10], [10])
-    cost = iteration_cost(MODEL, device("h100"), max_tokens=64, max_outputs=64)
-    with pytest.raises(InputError, match="layers with a sliding window are not compiled"):
-        simulate_llm(trace, config=config, cost=cost, engine="compiled")
