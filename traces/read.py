@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,19 @@ from .files.csv import read_csv, write_csv
 from .files.parquet import read_parquet, write_parquet
 from .files.tabular import Options
 from .files.text import read_header, translated_errors
+from .llm import FORMATS as LOGS
+from .llm import sniff_log
+from .llm.as_trace import LogOptions, read_logged
 from .trace import Trace
 
 __all__ = ["FORMATS", "read", "sniff", "write"]
 
-FORMATS: dict[str, tuple[Callable[..., Trace], type[Options | Azure2019Options] | None]] = {
+FORMATS: dict[str, tuple[Callable[..., Trace], type[Options | Azure2019Options | LogOptions] | None]] = {
     "csv": (read_csv, Options),
     "parquet": (read_parquet, Options),
     "azure2019": (read_azure2019, Azure2019Options),
     "azure2021": (read_azure2021, None),
+    **{name: (partial(read_logged, name), LogOptions) for name in LOGS},
 }
 """Format -> its reader, and the record of the options that the reader takes as ``options``."""
 ALIASES = {"maf1": "azure2019", "maf2": "azure2021"}
@@ -38,8 +43,9 @@ def read(path: str | Path | Sequence[str | Path], format: str | None = None, **o
     path : path or sequence of paths
         A file, gzipped or not; for the Azure Functions traces also a folder or several files.
     format : str, optional
-        ``"csv"``, ``"parquet"``, ``"azure2019"`` (MAF1) or ``"azure2021"`` (MAF2); if not given, the file's content
-        tells.
+        ``"csv"``, ``"parquet"``, ``"azure2019"`` (MAF1) or ``"azure2021"`` (MAF2); of language-model requests
+        ``"azure-llm"`` (2023 and 2024), ``"burstgpt"``, ``"mooncake"`` or ``"vllm-bench"`` (a detailed result of vLLM's
+        benchmark). If not given, the file's content tells.
     **options
         For every format: ``models`` (sequence of names), ``slo`` (as in `Trace`; otherwise the file's own, or none),
         ``start`` and ``stop`` (seconds: only requests that arrive in between, times counted from `start`) and
@@ -49,8 +55,10 @@ def read(path: str | Path | Sequence[str | Path], format: str | None = None, **o
         (leave out requests of models that are not among `models`, and say how many), ``unit`` of the arrivals
         (``"s"``, ``"ms"``, ``"us"``, ``"ns"``), ``columns`` (field -> its name in the file), and ``delimiter`` (CSV).
 
-        For the Azure traces: ``assign`` and ``seed``; for 2019 also ``spread`` and ``thin``: see `read_azure2019`
-        and `read_azure2021`.
+        For the Azure Functions traces: ``assign`` and ``seed``; for 2019 also ``spread`` and ``thin``: see
+        `read_azure2019` and `read_azure2021`.
+
+        For language-model requests: ``sort``; ``models`` is one name, of the model that all requests are for.
 
     Returns
     -------
@@ -93,6 +101,9 @@ def sniff(path: str | Path | Sequence[str | Path]) -> str:
     with translated_errors(file), open(readable(file), "rb") as stream:
         if stream.read(4) == b"PAR1":
             return "parquet"
+    log = sniff_log(file)
+    if log is not None:
+        return log
     columns = set(read_header(file).columns)
     if columns & set(IDS):
         return "azure2019"

@@ -154,8 +154,7 @@ class GivenTraffic(Shown):
         if seed == 0 or t.after is not None or t.prefix_ids is not None:
             return t
         order = generator(seed, "llm", "pairing").permutation(len(t))
-        best_of = None if t.best_of is None else t.best_of[order]
-        return LLMTrace(t.arrival, t.prompt_tokens[order], t.output_tokens[order], best_of=best_of)
+        return t.dealt(order)
 
     @property
     def per_second(self) -> float:

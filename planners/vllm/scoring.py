@@ -262,11 +262,7 @@ def faster(trace: LLMTrace, factor: float) -> LLMTrace:
     """The same requests, arriving at `factor` times the rate."""
     if factor == 1.0:
         return trace
-    return LLMTrace(
-        trace.arrival / factor, trace.prompt_tokens, trace.output_tokens, best_of=trace.best_of,
-        priority=trace.priority, after=trace.after, think_s=trace.think_s, prefix_ids=trace.prefix_ids,
-        prefix_block=trace.prefix_block,
-    )  # fmt: skip
+    return trace.at(trace.arrival / factor)
 
 
 def score_of(result: LLMResult, demand: LLMDemand) -> Score:

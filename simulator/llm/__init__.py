@@ -30,7 +30,7 @@ from .result.intervals import replicated
 from .shared import SharedEngine, simulate_shared
 from .simulate import simulate_llm
 from .workload.draw import conversations, draw, renewal_times
-from .workload.files import read_azure_llm, read_lengths, read_mooncake
+from .workload.files import read_azure_llm, read_lengths, read_mooncake, read_requests
 from .workload.requests import LLMTrace
 
 __all__ = [
@@ -64,6 +64,7 @@ __all__ = [
     "read_azure_llm",
     "read_lengths",
     "read_mooncake",
+    "read_requests",
     "register_policy",
     "renewal_times",
     "replicated",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -18,16 +17,14 @@ from ...profiles import DeviceSpec, device
 from ...profiles.devices import DEVICES
 from ...profiles.llm import DecoderSpec, KernelTables, decoder
 from ...profiles.llm.decoder_names import check_precision_said
-from ...simulator.llm import POLICIES, LLMTrace, read_azure_llm, read_lengths, read_mooncake
-from ...simulator.llm.plan.simulate import by_model
+from ...simulator.llm import POLICIES, LLMTrace, read_lengths, read_requests
 from ...simulator.llm.policy.router import ROUTERS
-from ...traces import read
 from ...traces.lengths import LENGTHS, length_profile
 from ...wording import nearest
 from ..words import under
 from .case import LLMCase
 
-__all__ = ["LLMData", "decoder_of", "load_data", "planner_options"]
+__all__ = ["LLMData", "decoder_of", "load_data", "one_trace", "planner_options"]
 
 T = TypeVar("T")
 
@@ -190,6 +187,8 @@ def _same_models(case: LLMCase, data: LLMData) -> None:
     names = [data.models[m].name for m in case.models if m in data.models]
     if len(names) == 1 and len(held) == 1:
         return
+    if "" in held:
+        raise InputError(f"{case.workload.trace}: does not say which model a request is for (got {', '.join(names)})")
     other = [name for name in held if name not in names]
     if other:
         raise InputError(f"{case.workload.trace}: holds requests for {other[0]!r}; the models are {', '.join(names)}")
@@ -235,25 +234,24 @@ def _lengths(name: str, folder: Path, data: LLMData) -> LengthSource:
 
 
 def _trace(name: str, folder: Path, data: LLMData) -> dict[str, LLMTrace]:
-    """Requests by model: Mooncake's form, Azure's of LLM inference, or any trace with token columns."""
-    path = folder / name
-    if path.suffix == ".jsonl":
-        found = {"": read_mooncake(path)}
-    elif "ContextTokens" in _first_line(path):
-        found = {"": read_azure_llm(path)}
-    else:
-        found = by_model(read(path))
-    data.digests[name] = _digest(path)
+    """Requests by model; of a published log under the empty name."""
+    found = read_requests(folder / name)
+    data.digests[name] = _digest(folder / name)
     return found
 
 
-def _first_line(path: Path) -> str:
-    """Of a text file, plain or gzipped; empty where there is none."""
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else readable(path).open() as file:
-            return file.readline(1000)
-    except (OSError, UnicodeDecodeError):
-        return ""
+def one_trace(path: Path) -> LLMTrace:
+    """The requests of a file for one model.
+
+    Raises
+    ------
+    InputError
+        On a file that cannot be read, or that holds requests for several.
+    """
+    found = read_requests(path)
+    if len(found) > 1:
+        raise InputError(f"{path}: holds requests for {', '.join(found)}; expected those of one model")
+    return next(iter(found.values()))
 
 
 def _digest(path: Path) -> str:

@@ -139,11 +139,7 @@ def squeezed(trace: LLMTrace, factor: float) -> LLMTrace:
     """The same requests, so many times as fast."""
     if factor == 1:
         return trace
-    return LLMTrace(
-        trace.arrival / factor, trace.prompt_tokens, trace.output_tokens, best_of=trace.best_of, beam=trace.beam,
-        priority=trace.priority, after=trace.after, think_s=trace.think_s, prefix_ids=trace.prefix_ids,
-        prefix_block=trace.prefix_block,
-    )  # fmt: skip
+    return trace.at(trace.arrival / factor)
 
 
 def cluster_of(case: LLMCase, data: LLMData) -> Cluster:

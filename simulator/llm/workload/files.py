@@ -1,10 +1,10 @@
-"""Public workloads of language models as they are published: Azure's LLM traces, Mooncake's, and plain lengths."""
+"""Public workloads of language models as they are published, and plain lengths."""
 
 from __future__ import annotations
 
 # pandas brings no type stubs.
 # pyright: reportMissingTypeStubs=false
-import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,102 @@ import numpy as np
 import numpy.typing as npt
 
 from ....errors import InputError
-from ....files import readable
-from ....traces.files.text import read_header, require_columns, text_lines, translated_errors
+from ....traces.files.cells import TOKENS
+from ....traces.files.chunks import read_chunks
+from ....traces.files.tabular import check_interval
+from ....traces.files.text import read_header, require_columns
+from ....traces.files.texts import text_column
+from ....traces.llm import TokenLog, dataset_lengths, is_dataset, read_log, sniff_log
+from ....traces.read import read, sniff
+from ....traces.trace import Trace
 from .requests import LLMTrace
 
-__all__ = ["read_azure_llm", "read_lengths", "read_mooncake"]
+__all__ = ["by_model", "read_azure_llm", "read_lengths", "read_mooncake", "read_requests"]
 
 LENGTHS = (("prompt_tokens", "output_tokens"), ("num_prefill_tokens", "num_decode_tokens"))
 """What files of lengths call their two columns."""
+CLASS = "class"
+"""Column of a table of requests that says the class of each."""
+CHUNK = 200_000  # rows read at a time, as of traces
+
+
+def read_requests(
+    path: str | Path, *, format: str | None = None, start: float = 0.0, stop: float | None = None
+) -> dict[str, LLMTrace]:
+    """Requests of a file of any known format, model by model.
+
+    Parameters
+    ----------
+    path : path
+        A published log (Azure LLM, BurstGPT, Mooncake, a detailed result of vLLM's benchmark), or a table (CSV or
+        Parquet) with ``arrival, model, prompt_tokens, output_tokens`` and, where there is one, ``class``.
+    format : str, optional
+        ``"azure-llm"``, ``"burstgpt"``, ``"mooncake"``, ``"vllm-bench"``, ``"csv"`` or ``"parquet"``; without it the
+        content tells.
+    start, stop : float
+        Only requests that arrive in between, seconds; times are counted from `start`.
+
+    Returns
+    -------
+    dict of str to LLMTrace
+        By the model that the table names; of a log, all requests under the empty name: what models it names are not
+        those that will serve them.
+
+    Raises
+    ------
+    InputError
+        On a file that cannot be read: with file, line, column, what was expected, and the format it was taken for.
+    """
+    file = Path(path)
+    log = sniff_log(file) if format is None else format
+    if log is not None and log not in ("csv", "parquet"):
+        return {"": _trace(read_log(file, log, start=start, stop=stop))}
+    kind = format or sniff(file)
+    if kind not in ("csv", "parquet"):
+        raise InputError(
+            f"{file}: is a log of functions ({kind}), without tokens; expected requests with prompt_tokens and "
+            "output_tokens"
+        )
+    found = by_model(read(file, kind), text_column(file, CLASS, kind))
+    if start == 0 and stop is None:
+        return found
+    check_interval(start, stop)
+    inside = {name: _between(trace, start, stop) for name, trace in found.items()}
+    if not any(inside.values()):
+        raise InputError(f"{file}: no request arrives from {start:g} s on, before {stop} s")
+    return {name: trace for name, trace in inside.items() if trace is not None}
+
+
+def by_model(trace: Trace, kinds: npt.NDArray[Any] | None = None) -> dict[str, LLMTrace]:
+    """The requests of a trace with token columns, model by model; those without requests are left out.
+
+    Parameters
+    ----------
+    trace : Trace
+        The trace.
+    kinds : ndarray of str, optional
+        The class of each request.
+
+    Raises
+    ------
+    InputError
+        On a trace without tokens.
+    """
+    prompts, outputs = trace.prompt_tokens, trace.output_tokens
+    if prompts is None or outputs is None:
+        raise InputError("requests: the trace has no columns prompt_tokens and output_tokens; draw lengths for it")
+    said: dict[str, Any] = {}
+    column = None
+    if kinds is not None:
+        names, column = np.unique(kinds.astype(str), return_inverse=True)
+        said["classes"] = tuple(names.tolist())
+    found: dict[str, LLMTrace] = {}
+    for index, name in enumerate(trace.models):
+        rows = np.flatnonzero(trace.model == index)
+        if len(rows):
+            kind = None if column is None else column[rows]
+            found[name] = LLMTrace(trace.arrival[rows], prompts[rows], outputs[rows], kind=kind, **said)
+    return found
 
 
 def read_azure_llm(path: str | Path, *, start: float = 0.0, stop: float | None = None) -> LLMTrace:
@@ -39,18 +127,7 @@ def read_azure_llm(path: str | Path, *, start: float = 0.0, stop: float | None =
     InputError
         On a file that cannot be read, a column that is missing, a cell that is no time or count, or no row.
     """
-    names = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
-    table = _table(Path(path), names)
-    import pandas as pd
-
-    library: Any = pd
-    times = library.to_datetime(table[names[0]], errors="coerce", format="ISO8601", utc=True)
-    _complain(path, names[0], times.isna().to_numpy(), "expected a date and time")
-    seconds = (times - times.iloc[0]).dt.total_seconds().to_numpy()
-    prompts, outputs = _counts(path, table, names[1]), _counts(path, table, names[2])
-    order = np.argsort(seconds, kind="stable")
-    whole = LLMTrace(seconds[order] - seconds[order[0]], prompts[order], outputs[order])
-    return _between(whole, start, stop, path)
+    return _trace(read_log(path, "azure-llm", start=start, stop=stop))
 
 
 def read_mooncake(path: str | Path, *, start: float = 0.0, stop: float | None = None) -> LLMTrace:
@@ -71,94 +148,50 @@ def read_mooncake(path: str | Path, *, start: float = 0.0, stop: float | None = 
     InputError
         On a file that cannot be read, a line that is no such object, or no line.
     """
-    rows: list[tuple[float, int, int, tuple[int, ...]]] = []
-    with translated_errors(Path(path)):
-        for number, line in enumerate(text_lines(Path(path)), start=1):
-            if not line.strip():
-                continue
-            try:
-                said = json.loads(line)
-                ids = tuple(int(i) for i in said["hash_ids"])
-                rows.append(
-                    (float(said["timestamp"]) / 1e3, int(said["input_length"]), int(said["output_length"]), ids)
-                )
-            except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-                why = f"no field {error}" if isinstance(error, KeyError) else str(error)
-                raise InputError(
-                    f"{path}:{number}: expected an object with timestamp, input_length, output_length and hash_ids "
-                    f"({why})"
-                ) from None
-            if len(ids) != -(-rows[-1][1] // 512):
-                raise InputError(
-                    f"{path}:{number}: hash_ids: expected one id for each 512 of {rows[-1][1]} tokens (got {len(ids)})"
-                )
-    if not rows:
-        raise InputError(f"{path}: holds no request")
-    rows.sort(key=lambda row: row[0])
-    times, prompts, outputs, prefixes = zip(*rows, strict=True)
-    whole = LLMTrace(np.array(times), np.array(prompts), np.array(outputs), prefix_ids=prefixes, prefix_block=512)
-    return _between(whole, start, stop, path)
+    return _trace(read_log(path, "mooncake", start=start, stop=stop))
 
 
 def read_lengths(path: str | Path) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Prompt and output lengths from a CSV without times, to draw requests from (see `draw`).
+    """Prompt and output lengths of a file, to draw requests from (see `draw`); its times, if it has any, do not matter.
 
-    Columns ``prompt_tokens, output_tokens``, or ``num_prefill_tokens, num_decode_tokens`` as in Vidur's processed
-    traces (github.com/microsoft/vidur, MIT).
+    A CSV with ``prompt_tokens, output_tokens``, or ``num_prefill_tokens, num_decode_tokens`` as in Vidur's processed
+    traces (github.com/microsoft/vidur, MIT); a published log of any format; or a data set of vLLM's benchmark,
+    ShareGPT's JSON or ``custom`` JSON lines, whose texts are counted at 4 characters a token.
 
     Raises
     ------
     InputError
         On a file that cannot be read, columns that are missing, or a cell that is no count.
     """
-    header = read_header(Path(path))
+    file = Path(path)
+    log = sniff_log(file)
+    if log is not None:
+        found = read_log(file, log, sort=log != "vllm-bench")
+        return found.prompt_tokens, found.output_tokens
+    if is_dataset(file):
+        return dataset_lengths(file)
+    header = read_header(file)
     names = next((pair for pair in LENGTHS if set(pair) <= set(header.columns)), LENGTHS[0])
-    table = _table(Path(path), names)
-    prompts, outputs = (_counts(path, table, name) for name in names)
-    return prompts, outputs
+    require_columns(file, header, names)
+    parts: list[Any] = [
+        chunk[list(names)].to_numpy() for chunk in read_chunks(file, header, dict.fromkeys(names, TOKENS), CHUNK)
+    ]
+    if not sum(map(len, parts)):
+        raise InputError(f"{file}: holds no request")
+    both = np.concatenate(parts).astype(np.int64)
+    return both[:, 0], both[:, 1]
 
 
-def _table(path: Path, names: tuple[str, ...]) -> Any:
-    header = read_header(path)
-    require_columns(path, header, names)
-    import pandas as pd
-
-    library: Any = pd
-    with translated_errors(path):
-        table = library.read_csv(readable(path), skiprows=header.line - 1, usecols=list(names), skipinitialspace=True)
-    if not len(table):
-        raise InputError(f"{path}: holds no request")
-    return table
+def _between(trace: LLMTrace, start: float, stop: float | None) -> LLMTrace | None:
+    """Requests of an interval, in time counted from its begin; None if there is none."""
+    low, high = np.searchsorted(trace.arrival, [start, np.inf if stop is None else stop])
+    return trace.select(slice(int(low), int(high))).at(trace.arrival[low:high] - start) if low < high else None
 
 
-def _counts(path: str | Path, table: Any, name: str) -> npt.NDArray[np.int64]:
-    import pandas as pd
-
-    library: Any = pd
-    values = library.to_numeric(table[name], errors="coerce").to_numpy(dtype=np.float64)
-    _complain(path, name, ~((values >= 1) & (values == np.floor(values))), "expected whole numbers >= 1")
-    return values.astype(np.int64)
-
-
-def _complain(path: str | Path, name: str, bad: npt.NDArray[np.bool_], why: str) -> None:
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise InputError(f"{path}: column {name!r}, row {row + 1} after the header: {why} ({int(bad.sum())} rows)")
-
-
-def _between(trace: LLMTrace, start: float, stop: float | None, path: str | Path) -> LLMTrace:
-    end = float("inf") if stop is None else stop
-    if not (0 <= start < end):
-        raise InputError(f"start: expected seconds >= 0 and below stop (got {start} and {stop})")
-    low, high = np.searchsorted(trace.arrival, [start, end])
-    if low >= high:
-        raise InputError(
-            f"{path}: no request arrives in [{start:g}, {end:g}) s; the last one at {trace.arrival[-1]:g} s"
-        )
-    if start == 0 and high == len(trace):
-        return trace
-    some = trace.select(slice(int(low), int(high)))
+def _trace(log: TokenLog) -> LLMTrace:
+    """A log as requests."""
+    columns: Mapping[str, Any] = {} if log.kind is None else {"kind": log.kind, "classes": log.kinds}
     return LLMTrace(
-        some.arrival - start, some.prompt_tokens, some.output_tokens,
-        prefix_ids=some.prefix_ids, prefix_block=some.prefix_block,
+        log.arrival, log.prompt_tokens, log.output_tokens, prefix_ids=log.prefix_ids, prefix_block=log.prefix_block,
+        **columns,
     )  # fmt: skip

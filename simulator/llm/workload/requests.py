@@ -6,7 +6,6 @@ from __future__ import annotations
 # pyright: reportMissingTypeStubs=false
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,6 +16,7 @@ from ....errors import InputError
 from ....reprs import Shown
 from ....traces.trace import Trace
 from ..policy.request import LLMRequest
+from .columns import OPTIONAL, check_classes, column_of, counts, numbered, place_of, refuse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,6 +56,12 @@ class LLMTrace(Shown):
     shared_prefix : array_like of int, shape (n,), optional
         Which of the prefixes that an engine reserved blocks for each prompt begins with (`Vllm02Config.prefixes`); -1
         for none.
+    lora, cache_salt : array_like of int, shape (n,), optional
+        Which LoRA adapter each request uses, and its salt (`LLMRequest`); -1 for none.
+    kind : array_like of int, shape (n,), optional
+        Class of each request, an index into `classes`; limits may differ by class.
+    classes : sequence of str
+        Names of the classes.
 
     Raises
     ------
@@ -74,6 +80,10 @@ class LLMTrace(Shown):
     prefix_ids: Sequence[Sequence[int]] | None = None
     prefix_block: int = 512
     shared_prefix: IntColumn | None = None
+    lora: IntColumn | None = None
+    cache_salt: IntColumn | None = None
+    kind: IntColumn | None = None
+    classes: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -83,28 +93,30 @@ class LLMTrace(Shown):
         *,
         prefix_ids: Sequence[Sequence[int]] | None = None,
         prefix_block: int = 512,
+        classes: Sequence[str] = (),
         **columns: npt.ArrayLike | None,
     ) -> None:
         unknown = next((name for name in columns if name not in OPTIONAL), None)
         if unknown is not None:
             raise InputError(f"LLMTrace: has no column {unknown!r}; it may have {', '.join(OPTIONAL)}")
-        times = _column(arrival, "arrival", float)
+        times = column_of(arrival, "arrival", float)
         n = len(times)
         if not n:
             raise InputError("LLMTrace: no request at all; expected at least one")
-        _refuse("arrival", times, ~(np.isfinite(times) & (times >= 0)), "times must be finite and >= 0 seconds")
-        _refuse("arrival", times, np.diff(times, prepend=times[0]) < 0, "times must not decrease; sort them")
+        refuse("arrival", times, ~(np.isfinite(times) & (times >= 0)), "times must be finite and >= 0 seconds")
+        refuse("arrival", times, np.diff(times, prepend=times[0]) < 0, "times must not decrease; sort them")
         made: dict[str, Any] = {
             "arrival": times,
-            "prompt_tokens": _counts(prompt_tokens, "prompt_tokens", n, 1),
-            "output_tokens": _counts(output_tokens, "output_tokens", n, 1),
+            "prompt_tokens": counts(prompt_tokens, "prompt_tokens", n, 1),
+            "output_tokens": counts(output_tokens, "output_tokens", n, 1),
             **{name: of(columns.get(name), name, n) for name, of in OPTIONAL.items()},
         }
+        check_classes(made["kind"], classes)
         follows, think = made["after"], made["think_s"]
         if follows is not None:
-            _refuse("after", follows, follows >= np.arange(n), "a request may follow only an earlier row")
+            refuse("after", follows, follows >= np.arange(n), "a request may follow only an earlier row")
         if think is not None:
-            _refuse("think_s", think, ~(np.isfinite(think) & (think >= 0)), "expected finite seconds >= 0")
+            refuse("think_s", think, ~(np.isfinite(think) & (think >= 0)), "expected finite seconds >= 0")
         if prefix_ids is not None:
             if isinstance(prefix_block, bool) or prefix_block < 1:
                 raise InputError(f"LLMTrace.prefix_block: expected an integer >= 1 (got {prefix_block!r})")
@@ -112,13 +124,14 @@ class LLMTrace(Shown):
             have = np.array([len(ids) for ids in prefix_ids], dtype=np.int64)
             if have.shape != (n,):
                 raise InputError(f"LLMTrace.prefix_ids: expected {n} entries, one per arrival (got {len(have)})")
-            _refuse("prefix_ids", have, have != need, f"expected one id for each {prefix_block} prompt tokens")
+            refuse("prefix_ids", have, have != need, f"expected one id for each {prefix_block} prompt tokens")
         for name, column in made.items():
             if column is not None:
                 column.flags.writeable = False
             object.__setattr__(self, name, column)
         object.__setattr__(self, "prefix_ids", prefix_ids)
         object.__setattr__(self, "prefix_block", prefix_block)
+        object.__setattr__(self, "classes", tuple(classes))
 
     @classmethod
     def of(cls, requests: LLMTrace | Trace | Iterable[LLMRequest]) -> LLMTrace:
@@ -128,7 +141,7 @@ class LLMTrace(Shown):
         ----------
         requests : LLMTrace, Trace or iterable of LLMRequest
             A `Trace` needs token columns; what it says of models, SLOs and prefixes is left behind. Tokens of
-            `LLMRequest`s are kept if all have them; ids are not.
+            `LLMRequest`s are kept if all have them; ids are not, and adapters and salts are numbered.
 
         Raises
         ------
@@ -161,6 +174,8 @@ class LLMTrace(Shown):
             prefix_ids=told if rows and len(told) == len(rows) else None,
             prefix_block=1,
             shared_prefix=prefix if any(place >= 0 for place in prefix) else None,
+            lora=numbered([r.lora for r in rows]),
+            cache_salt=numbered([r.cache_salt for r in rows]),
         )
 
     def __len__(self) -> int:
@@ -184,9 +199,9 @@ class LLMTrace(Shown):
             priority=0 if self.priority is None else int(self.priority[row]),
             tokens=self.tokens(row),
             text=self._root(row),
-            shared_prefix=None
-            if self.shared_prefix is None or self.shared_prefix[row] < 0
-            else int(self.shared_prefix[row]),
+            shared_prefix=place_of(self.shared_prefix, row),
+            lora=place_of(self.lora, row),
+            cache_salt=place_of(self.cache_salt, row),
         )
 
     def tokens(self, row: int) -> tuple[int, ...] | None:
@@ -230,8 +245,37 @@ class LLMTrace(Shown):
             self.output_tokens[kept],
             prefix_ids=None if ids is None else [ids[int(i)] for i in kept],
             prefix_block=self.prefix_block,
+            classes=self.classes,
             **{name: column[kept] for name, column in self._further().items()} | {"after": after},
         )
+
+    def at(self, arrival: npt.ArrayLike) -> LLMTrace:
+        """The same requests with other times of arrival, seconds."""
+        return LLMTrace(
+            arrival, self.prompt_tokens, self.output_tokens, prefix_ids=self.prefix_ids,
+            prefix_block=self.prefix_block, classes=self.classes, **self._further(),
+        )  # fmt: skip
+
+    def dealt(self, order: IntColumn) -> LLMTrace:
+        """The same arrivals, with everything else in another order of rows; of independent requests only."""
+        return LLMTrace(
+            self.arrival, self.prompt_tokens[order], self.output_tokens[order], classes=self.classes,
+            **{name: column[order] for name, column in self._further().items()},
+        )  # fmt: skip
+
+    def of_class(self, name: str) -> npt.NDArray[np.bool_]:
+        """Which rows are of a class; none where no request has that one.
+
+        Parameters
+        ----------
+        name : str
+            The class; empty: every request.
+        """
+        if not name:
+            return np.ones(len(self), dtype=np.bool_)
+        if self.kind is None or name not in self.classes:
+            return np.zeros(len(self), dtype=np.bool_)
+        return self.kind == self.classes.index(name)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per request, one column for each that is there (prefix ids aside)."""
@@ -243,57 +287,3 @@ class LLMTrace(Shown):
     def _further(self) -> dict[str, npt.NDArray[Any]]:
         """The optional columns that are there."""
         return {name: getattr(self, name) for name in OPTIONAL if getattr(self, name) is not None}
-
-
-def _column(values: Any, name: str, kind: type, n: int | None = None) -> npt.NDArray[Any]:
-    """A column of its own of one kind; whole numbers only where integers are asked for."""
-    try:
-        column = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"LLMTrace.{name}: expected numbers (got {str(values)[:60]})") from None
-    if column.ndim != 1 or (n is not None and len(column) != n):
-        raise InputError(f"LLMTrace.{name}: expected {n if n is not None else 'n'} entries (got shape {column.shape})")
-    if kind is int:
-        _refuse(name, column, ~(np.isfinite(column) & (column == np.floor(column))), "expected whole numbers")
-        return column.astype(np.int64)
-    return column
-
-
-def _counts(values: Any, name: str, n: int, least: int | None = None) -> IntColumn | None:
-    if values is None:
-        return None
-    column = _column(values, name, int, n)
-    if least is not None:
-        _refuse(name, column, column < least, f"expected integers >= {least}")
-    return column
-
-
-def _seconds(values: Any, name: str, n: int) -> FloatColumn | None:
-    return None if values is None else _column(values, name, float, n)
-
-
-def _flags(values: Any, name: str, n: int) -> npt.NDArray[np.bool_] | None:
-    """A column of true and false; 0 and 1 are taken for them, as tables hold them."""
-    if values is None:
-        return None
-    column = _column(values, name, float, n)
-    _refuse(name, column, (column != 0) & (column != 1), "expected true or false")
-    return column.astype(np.bool_)
-
-
-def _refuse(name: str, column: npt.NDArray[Any], bad: npt.NDArray[np.bool_], why: str) -> None:
-    if bad.any():
-        row = int(np.argmax(bad))
-        more = f" and {int(bad.sum()) - 1} more" if bad.sum() > 1 else ""
-        raise InputError(f"LLMTrace.{name}: {why} (row {row}{more}, got {column[row]:g})")
-
-
-OPTIONAL = {
-    "best_of": partial(_counts, least=1),
-    "beam": _flags,
-    "priority": _counts,
-    "after": partial(_counts, least=-1),
-    "think_s": _seconds,
-    "shared_prefix": partial(_counts, least=-1),
-}
-"""Columns that a trace may have, and how each is read and checked."""

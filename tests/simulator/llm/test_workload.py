@@ -67,6 +67,23 @@ def test_a_column_that_there_is_not():
         LLMTrace([0.0], [1], [1], prioritty=[1])
 
 
+def test_classes_of_requests():
+    trace = LLMTrace([0, 1, 2], [4, 5, 6], [1, 1, 1], kind=[1, 0, 1], classes=("chat", "batch"))
+    assert trace.of_class("batch").tolist() == [True, False, True]
+    assert trace.of_class("").all()
+    assert not trace.of_class("none").any()
+    assert trace.select(slice(1, 3)).of_class("batch").tolist() == [False, True]
+    assert trace.at([3, 4, 5]).classes == trace.classes
+    assert trace.dealt(np.array([1, 0, 2])).of_class("chat").tolist() == [True, False, False]
+    for more, says in (
+        ({"kind": [0, 1, 2], "classes": ("a", "b")}, "kind: expected an index into 2 classes"),
+        ({"classes": ("a",)}, "need a column kind"),
+        ({"kind": [0, 0, 0], "classes": ("a", "a")}, "distinct names"),
+    ):
+        with pytest.raises(InputError, match=says):
+            LLMTrace([0, 1, 2], [4, 5, 6], [1, 1, 1], **more)
+
+
 def test_tokens_of_prefix_blocks():
     trace = LLMTrace([0, 1], [6, 5], [1, 1], prefix_ids=[[0, 1], [0, 7]], prefix_block=4)
     assert trace.tokens(0) == (0, 1, 2, 3, 4, 5)
@@ -180,10 +197,10 @@ def test_bad_files(tmp_path):
 
     for read, text, says in (
         (read_azure_llm, "TIMESTAMP,ContextTokens\n2023-11-16 18:00:00,1\n", "missing column 'GeneratedTokens'"),
-        (read_azure_llm, "TIMESTAMP,ContextTokens,GeneratedTokens\nsoon,1,1\n", "row 1 .* date and time"),
-        (read_azure_llm, "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16,0,1\n", "whole numbers >= 1"),
+        (read_azure_llm, "TIMESTAMP,ContextTokens,GeneratedTokens\nsoon,1,1\n", "file:2: column .* date and time"),
+        (read_azure_llm, "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16,-1,1\n", "integer >= 0"),
         (read_azure_llm, "TIMESTAMP,ContextTokens,GeneratedTokens\n", "holds no request"),
-        (read_mooncake, '{"timestamp": 0}\n', "file:1: .*no field 'hash_ids'"),
+        (read_mooncake, '{"timestamp": 0}\n', "file:1: .*no field 'input_length'"),
         (read_mooncake, "x\n", "file:1: expected an object"),
         (read_mooncake, "\n", "holds no request"),
         (
@@ -192,7 +209,7 @@ def test_bad_files(tmp_path):
             "one id for each 512",
         ),
         (read_lengths, "a,b\n1,2\n", "missing columns 'prompt_tokens', 'output_tokens'"),
-        (read_lengths, "prompt_tokens,output_tokens\n3,nan\n", "whole numbers"),
+        (read_lengths, "prompt_tokens,output_tokens\n3,nan\n", "file:2: column 'output_tokens' must be an integer"),
     ):
         with pytest.raises(InputError, match=says):
             read(write(text))

@@ -11,11 +11,9 @@ from ....runtime.llm.compare.chart import save_engine_png
 from ....runtime.llm.compare.engine import compare_engine
 from ....runtime.llm.compare.settings import SETTINGS, Traffic
 from ....runtime.llm.measure.engine import MeasureOptions
-from ....simulator.llm import LLMTrace
-from ....traces import read
 from ...door import Answer, Asked
 from ..case import LLMCase
-from ..data import decoder_of
+from ..data import decoder_of, one_trace
 from ..options import CompareOptions
 from ..solve import squeezed
 from .measured import against_measurements
@@ -42,7 +40,7 @@ def compared(asked: Asked) -> Answer:
     if len(set(case.models)) < len(case.models):
         raise InputError(f"model: expected each model once (got {', '.join(case.models)})")
     w = case.workload
-    trace = None if w.trace is None else squeezed(LLMTrace.of(read(asked.folder / w.trace)), w.rate_scale)
+    trace = None if w.trace is None else squeezed(one_trace(asked.folder / w.trace), w.rate_scale)
     found = compare_engine(
         [decoder_of(name, asked.folder) for name in case.models],
         Traffic(

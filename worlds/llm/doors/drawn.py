@@ -9,10 +9,10 @@ import numpy as np
 
 from ....errors import InputError
 from ....simulator.llm import LLMPlan, LLMTrace, draw, read_lengths
-from ....traces import read
 from ....traces.lengths import LENGTHS
 from ...before import MOST_REQUESTS, check_real_time
 from ..case import LLMCase
+from ..data import one_trace
 from ..options import RunOptions
 from ..solve import squeezed
 
@@ -54,7 +54,7 @@ def requests_of(
     if w.trace is not None:
         if options.scale is not None:
             raise InputError("scale: workload.trace says lengths itself; leave it out")
-        trace = squeezed(LLMTrace.of(read(folder / w.trace)), w.rate_scale)
+        trace = squeezed(one_trace(folder / w.trace), w.rate_scale)
         check_real_time(trace.arrival)
         return trace, w.trace
     if w.requests is not None and w.requests > MOST_REQUESTS:
