@@ -62,13 +62,13 @@ class Server:
 
 def servers(plan: LLMPlan, port: int) -> tuple[Server, ...]:
     """All engines of a plan, each with a port of its own from `port` on."""
-    per_node = plan.cluster.devices_per_node
+    mixed = plan.mixed
     found: list[Server] = []
     for deployment in plan.deployments:
         for number, row in enumerate(deployment.devices):
             nodes: dict[int, tuple[int, ...]] = {}
-            for device in row:
-                nodes[device // per_node] = (*nodes.get(device // per_node, ()), device % per_node)
+            for node, device in map(mixed.on_node, row):
+                nodes[node] = (*nodes.get(node, ()), device)
             found.append(Server(deployment, number, tuple(row), nodes, port + len(found)))
     return tuple(found)
 

@@ -13,13 +13,15 @@ from ..options import ExportOptions
 from ..tree import File, json_text, yaml_text
 from .about import IMAGE, capacity_text, checked, sources
 from .arguments import Server, arguments, servers
-from .routing import nginx
+from .routing import nginx, weight
 from .scripts import client_ports
 
 __all__ = ["k8s"]
 
 PORT, SIDE_CHANNEL = 8000, 5600
 GPU = "nvidia.com/gpu"
+ACCELERATOR = "accelerator"
+"""Label of nodes by which pods of a plan over several device types find theirs: ``accelerator=l40s-48gb``."""
 
 Manifest = dict[str, Any]
 
@@ -28,6 +30,7 @@ def k8s(plan: LLMPlan, options: ExportOptions) -> dict[str, File]:
     """One file per deployment, a router, and a ``kustomization.yaml`` that applies them: ``kubectl apply -k DIR``.
 
     Engines over several nodes need the LeaderWorkerSet controller (``leaderworkerset.x-k8s.io/v1``) in the cluster.
+    Where a plan has several device types, nodes need the label ``accelerator`` with the plan's name of theirs.
 
     Raises
     ------
@@ -53,7 +56,8 @@ def k8s(plan: LLMPlan, options: ExportOptions) -> dict[str, File]:
             "servers" if deployment.role == "both" else deployment.role, []
         ).extend(urls)
         if deployment.role == "both":
-            addresses.setdefault(deployment.model, []).extend(reached)
+            dealt = weight(plan, mine[0])
+            addresses.setdefault(deployment.model, []).extend(f"{address}{dealt}" for address in reached)
     clients = client_ports(plan, options.port)
     safe = dns_names(clients)
     if addresses:
@@ -96,7 +100,7 @@ def _engines(
             "pods of one kind are alike: plan engines that fill whole nodes or equal parts of them, or export to vllm"
         )
     (shape,) = shapes
-    labels = _labels(name)
+    labels, device = _labels(name), plan.device_of(deployment).name if plan.pools else ""
     headless = {
         **_object("v1", "Service", name, space),
         "spec": {
@@ -107,7 +111,7 @@ def _engines(
         },
     }
     if len(shape) == 1:
-        pod = _pod(_container(said, shape[0], deployment, options), labels)
+        pod = _pod(_container(said, shape[0], deployment, options), labels, device)
         stateful = {
             **_object("apps/v1", "StatefulSet", name, space),
             "spec": {
@@ -131,8 +135,8 @@ def _engines(
             "leaderWorkerTemplate": {
                 "size": len(shape),
                 "restartPolicy": "RecreateGroupOnPodRestart",
-                "leaderTemplate": _pod(leader, labels),
-                "workerTemplate": _pod(worker, labels),
+                "leaderTemplate": _pod(leader, labels, device),
+                "workerTemplate": _pod(worker, labels, device),
             },
         },
     }
@@ -159,12 +163,13 @@ def _container(said: list[str], gpus: int, deployment: Deployment, options: Expo
     return container
 
 
-def _pod(container: Manifest, labels: dict[str, str]) -> Manifest:
+def _pod(container: Manifest, labels: dict[str, str], device: str) -> Manifest:
     volumes: list[Manifest] = [
         {"name": "shm", "emptyDir": {"medium": "Memory"}},
         {"name": "models", "hostPath": {"path": "/models", "type": "DirectoryOrCreate"}},
     ]
-    return {"metadata": {"labels": labels}, "spec": {"containers": [container], "volumes": volumes}}
+    spec: Manifest = {"containers": [container], "volumes": volumes}
+    return {"metadata": {"labels": labels}, "spec": spec | ({"nodeSelector": {ACCELERATOR: device}} if device else {})}
 
 
 def _router(config: str, routed: list[tuple[str, int, list[str]]], options: ExportOptions) -> list[Manifest]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ....errors import InputError
+from ....simulator.llm.plan.file import LLMPlan
+from .arguments import Server
 
-__all__ = ["BALANCE", "nginx"]
+__all__ = ["BALANCE", "nginx", "weight"]
 
 BALANCE: Mapping[str, str] = {
     "round_robin": "",
@@ -16,6 +18,9 @@ BALANCE: Mapping[str, str] = {
     "session_affinity": "hash $http_x_session_id consistent;",
 }
 """Router of a plan -> nginx's balancing method. Others look at prompts or caches, which nginx cannot."""
+
+WEIGHTS = 10_000
+"""Of all servers of a model together, about: shares are kept to a hundredth of a percent."""
 
 HEAD = """\
 # One port per model; a port's requests go to that model's vLLM servers. {note}
@@ -43,6 +48,26 @@ MODEL = """\
     }}
   }}
 """
+
+
+def weight(plan: LLMPlan, server: Server) -> str:
+    """What stands behind a server's address: its weight, where its deployment has a share of the requests.
+
+    Raises
+    ------
+    InputError
+        If the engines of a deployment are not taken in turn: nginx has one method for all servers, and its weights mean
+        shares in turn only.
+    """
+    share = server.deployment.share
+    if share is None:
+        return ""
+    if plan.router != "round_robin":
+        raise InputError(
+            f"export: router {plan.router!r} beside shares of the requests: nginx has one method for all servers; plan "
+            "with round_robin"
+        )
+    return f" weight={max(1, round(WEIGHTS * share / server.deployment.replicas))}"
 
 
 def nginx(router: str, models: Sequence[tuple[str, int, Sequence[str]]], host: str = "") -> str:

@@ -13,7 +13,7 @@ from ..options import ExportOptions
 from ..tree import File, json_text, yaml_text
 from .about import IMAGE, capacity_text, checked, sources
 from .arguments import Server, arguments, servers, spread
-from .routing import nginx
+from .routing import nginx, weight
 
 __all__ = ["client_ports", "scripts"]
 
@@ -57,9 +57,10 @@ def scripts(plan: LLMPlan, options: ExportOptions) -> dict[str, File]:
     """
     checked(plan, options)
     found = sources(plan, options)
-    hosts = options.hosts or ((LOOPBACK,) if plan.cluster.nodes == 1 else _named(plan))
-    if len(hosts) != plan.cluster.nodes:
-        raise InputError(f"export: hosts: the plan has {plan.cluster.nodes} nodes (got {len(hosts)} hosts)")
+    nodes = plan.mixed.nodes
+    hosts = options.hosts or ((LOOPBACK,) if nodes == 1 else tuple(f"node-{k}" for k in range(nodes)))
+    if len(hosts) != nodes:
+        raise InputError(f"export: hosts: the plan has {nodes} nodes (got {len(hosts)} hosts)")
     inside = all(host == LOOPBACK for host in hosts)  # then nobody else gets there, and no key is asked for
     clients = client_ports(plan, options.port)
     engines = servers(plan, options.port + len(clients))
@@ -82,7 +83,7 @@ def scripts(plan: LLMPlan, options: ExportOptions) -> dict[str, File]:
     routed = [
         (name, clients[model], addresses)
         for model, name in dns_names(clients).items()
-        if (addresses := [f"{hosts[s.node]}:{s.port}" for s in engines if _whole(s, model)])
+        if (addresses := [f"{hosts[s.node]}:{s.port}{weight(plan, s)}" for s in engines if _whole(s, model)])
     ]
     if routed:
         files["nginx.conf"] = File(nginx(plan.router, routed, LOOPBACK if inside else ""))
@@ -99,10 +100,6 @@ def scripts(plan: LLMPlan, options: ExportOptions) -> dict[str, File]:
         if node in commands:
             files[f"node-{node}/serve.sh"] = File(script, executable=True)
     return files
-
-
-def _named(plan: LLMPlan) -> tuple[str, ...]:
-    return tuple(f"node-{k}" for k in range(plan.cluster.nodes))
 
 
 def _whole(server: Server, model: str) -> bool:
