@@ -23,7 +23,7 @@ def demo(
         "demo-out"
     ),
     devices: Annotated[int, typer.Option(help="Cores to use as devices.")] = 2,
-    seconds: Annotated[float, typer.Option(help="Length of each real run.")] = 10.0,
+    seconds: Annotated[float, typer.Option(help="Length of each real run.")] = 20.0,
     slo_scales: Annotated[str, typer.Option(help="SLO scales of the real runs, with commas.")] = "1.5,3,6",
     seed: Annotated[int, typer.Option(help="Of traffic, planners and weights.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,

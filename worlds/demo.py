@@ -42,7 +42,7 @@ class DemoAsked:
 
     out: Path
     devices: int = 2
-    seconds: float = 10.0
+    seconds: float = 20.0
     slo_scales: tuple[float, ...] = (1.5, 3.0, 6.0)
     seed: int = 0
     say: Callable[[str], None] = print

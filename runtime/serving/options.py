@@ -64,11 +64,11 @@ class CompareOptions(Shown):
     calibrated : bool
         Measure each placement once it runs, and let simulation and admission use that; else the profiles.
     retries : int
-        How often to run a cell, or the other requests before it, again if others, or the host, took more than 1 % of
+        How often to run a cell, or the other requests before them, again if others, or the host, took more than 1 % of
         the workers' cores meanwhile (on a CPU). Of all attempts the least disturbed counts, whatever it attained.
     rehearsal_s : float, optional
-        Before each cell other requests of the same kind are served for so long, to learn what times are in service;
-        as long as the trace by default, seconds.
+        Before the cells other requests of the same kind are served for so long, to learn what the controller predicts
+        with; as long as the trace by default, seconds.
     draws : int
         Draws of each prediction interval.
     seed : int

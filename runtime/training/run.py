@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -90,6 +90,15 @@ class TrainingRun(Shown):
     def median_s(self) -> float:
         """Median seconds of an iteration. The first includes warm-up and is left out, unless it is the only one."""
         return float(np.median(self.seconds[1:] or self.seconds))
+
+    def only(self, iterations: Sequence[int]) -> TrainingRun:
+        """The run as if these had been its iterations; the first of a run is taken for its warm-up."""
+        kept = {
+            name: tuple(getattr(self, name)[i] for i in iterations)
+            for name in ("seconds", "losses", "spans", "began")
+            if getattr(self, name)
+        }
+        return replace(self, **kept)
 
     def summary(self) -> Summary:
         """The figures that one looks at first, each with its unit."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 # A door checks what callers without a type checker give.
 # pyright: reportUnnecessaryIsInstance=false
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -126,6 +126,7 @@ def forecast(
     draws: int = 200,
     seed: int = 0,
     level: float = 0.95,
+    counted: npt.NDArray[np.bool_] | None = None,
     **serving: Any,
 ) -> Forecast:
     """Simulate one trace many times, each time with times and outages of its own.
@@ -146,6 +147,8 @@ def forecast(
         Seed.
     level : float
         Share of runs that the interval is to hold, between 0 and 1.
+    counted : ndarray of bool, shape (n,), optional
+        Requests that metrics count; all if not given.
     **serving
         Other options of `simulate`.
 
@@ -161,7 +164,8 @@ def forecast(
     def one(own: int) -> SimulationResult:
         away = outages(own) if callable(outages) else outages
         met = Conditions(times_of(varies, placement, trace, own), away)
-        return simulate(placement, trace, profiles, conditions=met, **serving)
+        result = simulate(placement, trace, profiles, conditions=met, **serving)
+        return result if counted is None else replace(result, counted=counted)
 
     return over_draws(one, draws=draws, seed=seed, level=level)
 
@@ -189,7 +193,7 @@ def over_draws(simulated: Callable[[int], SimulationResult], *, draws: int, seed
     requests = 0
     for k in range(draws):
         result = simulated(spawned(seed, k))
-        requests = len(result)
+        requests = len(result) if result.counted is None else int(result.counted.sum())
         for name, metric in METRICS.items():
             found[name][k] = metric(result)
     return Forecast(found["attainment"], requests, level, found)

@@ -64,7 +64,7 @@ class CompareOptions(Options):
         default=None,
         gt=0,
         le=MAX_SECONDS,
-        description="seconds of other requests before each cell, to learn times in service; else as long as the trace",
+        description="seconds of other requests before the cells, to learn what to predict with; else as the trace's",
     )
     csv: Target = Field(default=None, description="write the table here")
     png: Target = Field(default=None, description="draw attainment over SLO scale into this file")

@@ -150,17 +150,24 @@ def attribute(
         As it was run.
     """
     deadline = result.trace.arrival + result.trace.slo + TOLERANCE_S
-    each = float(np.mean(replay(result, admission=admission, batching=max_batch > 1) <= deadline))
+    in_time = replay(result, admission=admission, batching=max_batch > 1) <= deadline
+    each = float(np.mean(in_time if result.counted is None else in_time[result.counted]))
     return Attribution(
         expected, result.attainment, at_own_level - expected, each - at_own_level, result.attainment - each
     )
 
 
 def own_level(result: RunResult, profiles: Mapping[str, ModelProfile]) -> float:
-    """Mean factor of the run's stage times, each with the turnaround after it, on the profile's; 1 if nothing ran."""
+    """Mean factor of the run's stage times, each with the turnaround after it, on the profile's; 1 if nothing ran.
+
+    Of a run that is judged by some of its requests, of these.
+    """
     if not len(result.heads()):
         return 1.0
     found, between = visits([result]), gaps([result])
+    found = found if result.counted is None else found.where(~found.tells)
+    if not len(found):
+        return 1.0
     names, groups = result.trace.models, result.placement.groups
     keys = zip(found.group.tolist(), found.stage.tolist(), found.model.tolist(), found.batch.tolist(), strict=True)
     expected = [profiles[names[m]].latency(groups[g].config, batch)[k] for g, k, m, batch in keys]

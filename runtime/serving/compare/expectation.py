@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ....profiles.profile import ModelProfile
 from ....profiles.spread import Variation
@@ -26,6 +27,7 @@ def expect(
     *,
     draws: int,
     seed: int = 0,
+    counted: npt.NDArray[np.bool_] | None = None,
     **serving: Any,
 ) -> Forecast:
     """Simulate a trace with times drawn anew each time; once where nothing varies.
@@ -38,6 +40,8 @@ def expect(
         What times really are, as factors on the profiles'.
     draws, seed : int
         How often, at least 2, and of what.
+    counted : ndarray of bool, optional
+        Requests that attainment is of; all if not given.
     **serving
         Options of `simulate`.
 
@@ -47,8 +51,9 @@ def expect(
         On too few draws.
     """
     if variation.constant:
-        return Forecast(np.array([simulate(placement, trace, profiles, **serving).attainment]), len(trace))
-    return forecast(placement, trace, profiles, variation, draws=draws, seed=seed, **serving)
+        once = replace(simulate(placement, trace, profiles, **serving), counted=counted)
+        return Forecast(np.array([once.attainment]), len(trace) if counted is None else int(counted.sum()))
+    return forecast(placement, trace, profiles, variation, draws=draws, seed=seed, counted=counted, **serving)
 
 
 def at_level(variation: Variation, factor: float) -> Variation:

@@ -6,10 +6,12 @@ from __future__ import annotations
 # pyright: reportMissingTypeStubs=false
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ....errors import InputError
 from ....profiles.profile import ModelProfile
@@ -24,12 +26,14 @@ from ..measure.calibrate import Calibration, calibrate
 from ..measure.levels import Levels
 from ..measure.rehearse import rehearse
 from ..measure.service import InService, in_service
+from ..measure.visits import visits
 from ..options import CompareOptions
 from ..result import RunResult
 from ..session import Session
 from .attribution import attribute, own_level
 from .cells import OTHERS, Cell, Comparison, Measured, foreign
 from .expectation import at_level, expect
+from .stretches import STRETCH_S, judged
 
 __all__ = ["SLO_SCALES", "compare"]
 
@@ -62,7 +66,8 @@ def compare(
     plans : Mapping[str, Plan or Placement]
         Name -> what to run; each is started once.
     trace : Trace
-        The requests; their SLOs are replaced. Each cell takes as long as the trace.
+        The requests; their SLOs are replaced. Each cell takes as long as the trace, and is judged by the requests of
+        every other half second: the others tell what times are in service.
     profiles : Mapping[str, ModelProfile]
         Profiles of the models; the SLO of scale 1 is their single-device latency.
     slo_scales : sequence of float
@@ -79,7 +84,7 @@ def compare(
     Raises
     ------
     InputError
-        On no plan, no scale, or a scale that is not positive.
+        On no plan, no scale, a scale that is not positive, or a trace of less than two stretches.
     RunError
         If a group is lost.
     """
@@ -90,6 +95,7 @@ def compare(
     asked = _Asked(
         trace, profiles, tuple(slo_scales), dispatch, admission, options or CompareOptions(), progress or _silent
     )
+    _ = asked.judged  # says what is wrong with the trace before anything starts
     found = [_compared(name, plan, device, asked) for name, plan in plans.items()]
     import pandas as pd
 
@@ -116,6 +122,11 @@ class _Asked:
         """How requests are served, in both worlds."""
         overhead = float(getattr(known, "overhead_s", 0.0))
         return {"dispatch": self.dispatch, "admission": self.admission, "overhead": overhead}
+
+    @cached_property
+    def judged(self) -> npt.NDArray[np.bool_] | None:
+        """Requests that cells are judged by; all where no others tell what times are."""
+        return judged(self.trace) if self.options.calibrated else None
 
     @property
     def batching(self) -> int | None:
@@ -150,25 +161,22 @@ def _compared(name: str, plan: Plan | Placement, device: str, asked: _Asked) -> 
         asked.tell(f"{name}: calibrating")
         alone = calibrate(session, load=_load(session, asked))
         middle = sorted(asked.scales)[len(asked.scales) // 2]
-        first = [_rehearsed(session, name, middle, alone.profiles, 0, asked).result]
+        first = [_rehearsed(session, name, middle, alone.profiles, asked).result]
         known = in_service(session, first, alone.profiles).profiles if _ran(first) else alone.profiles
-        rounds = list[_Served]()
         runs = dict[float, _Served]()
-        # Rounds lie between the cells, so that they meet the machine as the cells do; none is of a cell's own requests.
-        for number, scale in enumerate(asked.scales, 1):
-            rounds.append(_rehearsed(session, name, scale, known, number, asked))
+        for scale in asked.scales:
             runs[scale] = _served(session, name, scale, known, asked)
-        rounds.append(_rehearsed(session, name, asked.scales[-1], known, len(asked.scales) + 1, asked))
-    service = _service(session, rounds, known)
+    service = _service(session, list(runs.values()), known)
     return _judged(name, session, runs, known, service, Measured(alone, service or _nothing(alone)), asked)
 
 
-def _service(session: Session, rounds: list[_Served], known: ProfileSet) -> InService | None:
-    """How times varied around what the controller predicted with; None if no request was ever served."""
-    results = [one.result for one in rounds]
-    if not _ran(results):
+def _service(session: Session, runs: list[_Served], known: ProfileSet) -> InService | None:
+    """How times varied, in the stretches that tell, around what the controller predicted with; None if none served."""
+    results = [one.result for one in runs]
+    if not _ran(results) or not visits(results).tells.any():
         return None
-    return in_service(session, results, known, refit=False, when_s=[one.when_s for one in rounds])
+    when_s = [one.when_s for one in runs]
+    return in_service(session, results, known, refit=False, when_s=when_s, stretch_s=STRETCH_S)
 
 
 def _nothing(alone: Calibration) -> InService:
@@ -179,10 +187,10 @@ def _ran(rounds: Sequence[RunResult]) -> bool:
     return any(len(result.heads()) for result in rounds)
 
 
-def _rehearsed(session: Session, name: str, scale: float, known: ProfileSet, number: int, asked: _Asked) -> _Served:
-    what = f"{name}: serving other requests at SLO scale {scale:g}, to learn what times are in service"
+def _rehearsed(session: Session, name: str, scale: float, known: ProfileSet, asked: _Asked) -> _Served:
+    what = f"{name}: serving other requests at SLO scale {scale:g}, to learn what to predict with"
     traffic = asked.trace.with_slo_scale(scale, asked.profiles)
-    seed = asked.options.seed + number
+    seed = asked.options.seed
     serving = asked.serving(known)
 
     def serve() -> RunResult:
@@ -197,7 +205,7 @@ def _served(session: Session, name: str, scale: float, known: Mapping[str, Model
     def serve() -> RunResult:
         result = session.run(traffic, profiles=known, **asked.serving(known))
         result.raise_failures()
-        return result
+        return replace(result, counted=asked.judged)
 
     found = _least_disturbed(serve, f"{name}: serving {len(traffic)} requests at SLO scale {scale:g}", asked)
     asked.tell(f"{name}: SLO scale {scale:g}: real {found.result.attainment:.1%}")
@@ -225,7 +233,8 @@ def _judged(
 
     def expected(scale: float, draws: int, varies: Variation) -> Forecast:
         traffic = asked.trace.with_slo_scale(scale, asked.profiles)
-        return expect(session.placement, traffic, known, varies, draws=draws, seed=asked.options.seed, **serving)
+        how = {"draws": draws, "seed": asked.options.seed, "counted": asked.judged} | serving
+        return expect(session.placement, traffic, known, varies, **how)
 
     cells: list[Cell] = []
     for scale, one in runs.items():

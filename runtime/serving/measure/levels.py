@@ -1,4 +1,4 @@
-"""`Levels`: how fast the machine was from round to round, and so how fast it will be at some time between them."""
+"""`Levels`: how fast the machine was from run to run, and so how fast it was for requests near or between them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["Levels"]
 
 FloatArray = npt.NDArray[np.float64]
 
-NEAR_S = 30.0
+NEAR_S = 10.0
 """A round counts 1/e as much for a run that is so much further away. Virtual machines change by 5 to 20 % within
-minutes: the rounds on both sides of a run say more about it than all together. Chosen among 8 to 120 s on one table of
-34 runs, where 8 to 30 s were alike; on another table it took the error of cells from 12 to 6 % (docs/run.md)."""
+minutes: the rounds near a run say more about it than all together. Among 8 to 120 s, on one table of 34 runs, 8 to 30 s
+were alike (docs/run.md)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,11 +30,15 @@ class Levels:
         Visits that each is the mean of, at least one.
     when_s : ndarray of float64, shape (rounds,), optional
         When each round took place, seconds; without it all are as near to any run.
+    apart : ndarray of float64, shape (rounds,), optional
+        Where the stretches of a run tell by turns: how far every other one of those that tell is from the rest of them,
+        as a share; NaN where there are too few visits.
     """
 
     factor: FloatArray
     visits: npt.NDArray[np.int64]
     when_s: FloatArray | None = None
+    apart: FloatArray | None = None
 
     @property
     def drift(self) -> float:
@@ -51,14 +55,30 @@ class Levels:
 
     @property
     def error(self) -> float:
-        """How far off `at` is, as a share: root mean square over rounds that are expected by the others; 0 of one."""
+        """How far off `at` is, as a share, root mean square.
+
+        Of rounds that lie apart from what they tell about: over rounds that are expected by the others; 0 of one. Of
+        stretches that tell by turns: those that tell, and those that do not, are twice as many as the halves that
+        `apart` holds against each other, so that the root of a half of that is expected.
+        """
         n = len(self.factor)
+        if self.apart is not None:
+            known = np.isfinite(self.apart)
+            if known.any():
+                return math.sqrt(float(np.average(self.apart[known] ** 2, weights=self.visits[known])) / 2)
         if n < 2:
             return 0.0
         told = [
             self._mean(np.delete(np.arange(n), k), None if self.when_s is None else self.when_s[k]) for k in range(n)
         ]
         return math.sqrt(float(np.average((self.factor / np.array(told) - 1) ** 2, weights=self.visits)))
+
+    def error_at(self, when_s: float) -> float:
+        """`error` for a run at that time: larger where the nearest round has fewer visits than most."""
+        if self.apart is None or self.when_s is None:
+            return self.error
+        usual = float(np.average(self.visits, weights=self.visits))
+        return self.error * math.sqrt(max(1.0, usual / self.visits[int(np.argmin(np.abs(self.when_s - when_s)))]))
 
     def _mean(self, rounds: npt.NDArray[np.int64], when_s: float | None) -> float:
         weight = self.visits[rounds].astype(np.float64)

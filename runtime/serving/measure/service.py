@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from ....errors import InputError
 from ....profiles.config import ParallelConfig
 from ....profiles.profile import ModelProfile
 from ....profiles.profile_set import ProfileSet
@@ -38,6 +39,9 @@ with longer rests; a GPU's clocks fall after tens of milliseconds."""
 ENOUGH = 30
 """Visits after a rest from which a median is taken: it is known to about a percent then. With fewer the factor of the
 shorter rest stands."""
+
+MOST_SD = 0.49
+"""A level that is known worse than that is not known: `Spread` takes no more."""
 
 IN_SERVICE = "measured in service"
 
@@ -69,7 +73,8 @@ class InService(Shown):
     def variation(self, when_s: float) -> Variation:
         """How times vary in a run at that time, by the rounds that are near it."""
         known = self.profiles.variation
-        return replace(known, stages=known.stages.scaled(self.levels.at(when_s) / self.levels.at()))
+        stages = known.stages.scaled(self.levels.at(when_s) / self.levels.at())
+        return replace(known, stages=replace(stages, level_sd=min(self.levels.error_at(when_s), MOST_SD)))
 
     def explain(self) -> str:
         """The measurement in one line."""
@@ -83,9 +88,11 @@ class InService(Shown):
 
 def in_service(
     session: Session, runs: Sequence[RunResult], base: ProfileSet, *, refit: bool = True,
-    when_s: Sequence[float] | None = None,
+    when_s: Sequence[float] | None = None, stretch_s: float | None = None,
 ) -> InService:  # fmt: skip
     """Costs and their variation, from runs of other requests on a session.
+
+    Of a run that is judged by some of its requests (`SimulationResult.counted`) the others tell.
 
     Parameters
     ----------
@@ -100,13 +107,18 @@ def in_service(
         controller predicts with it, and factors say how far off it is.
     when_s : sequence of float, optional
         When each run took place, seconds.
+    stretch_s : float, optional
+        Seconds of the stretches that tell by turns (`compare.stretches`), if they do.
 
     Raises
     ------
     InputError
-        If nothing was served.
+        If nothing was served that tells.
     """
-    found = visits(runs)
+    everything = visits(runs)
+    found = everything.where(everything.tells)
+    if not len(found):
+        raise InputError("calibrate: of the requests that were served none tells of the others")
     between = gaps(runs)
     turnaround = between.turnaround_s
     took = found.seconds + turnaround
@@ -116,16 +128,29 @@ def in_service(
     expected *= rested
     ran, index, counts = np.unique(found.run, return_inverse=True, return_counts=True)
     factor = np.bincount(index, took / expected) / counts
-    levels = Levels(factor, counts, None if when_s is None else np.array(when_s, dtype=np.float64)[ran])
+    when = None if when_s is None else np.array(when_s, dtype=np.float64)[ran]
+    apart = None if stretch_s is None else _apart(found, took / expected, stretch_s)
+    levels = Levels(factor, counts, when, apart)
     # A recording of what happens within a run; what differs from run to run is the level's.
     stages = Spread.of_visits(found.start, took, expected * factor[index], found.device, _window(found))
     hops = [profiles[name].stage(config).hop_s for name, config in _hosts(session)]
     variation = Variation(
-        replace(stages.scaled(levels.at()), rests=rests, level_sd=min(levels.error, 0.49)),
+        replace(stages.scaled(levels.at()), rests=rests, level_sd=min(levels.error, MOST_SD)),
         _spread(between.hop - turnaround, float(np.mean(hops))),
         _spread(_totals(between, turnaround), profiles.overhead_s),
     )
     return InService(replace(profiles, variation=variation), levels, turnaround, len(found))
+
+
+def _apart(found: Visits, ratio: FloatArray, stretch_s: float) -> FloatArray:
+    """Of each run: how far every other one of the stretches that tell is from the rest of them, as a share."""
+    half = (found.arrived / (2 * stretch_s)).astype(np.int64) % 2
+    out: list[float] = []
+    for run in np.unique(found.run):
+        parts = [ratio[(found.run == run) & (half == k)] for k in (0, 1)]
+        enough = min(map(len, parts)) >= FEW
+        out.append(float(np.mean(parts[0]) / np.mean(parts[1])) - 1 if enough else np.nan)
+    return np.array(out)
 
 
 def _rests(found: Visits, ratio: FloatArray) -> tuple[tuple[tuple[float, float], ...], FloatArray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,12 @@ class Visits:
         From the beginning of the first run, the runs laid end to end; how long; and of that, on its core. Seconds.
     ready : ndarray of float64
         When the job could have begun, had the stage been free: it arrived, or left the stage before. Seconds.
+    arrived : ndarray of float64
+        When the job's request arrived, from the beginning of its own run, seconds.
+    idle : ndarray of float64
+        How long the device did nothing before, seconds; infinite before the first visit of a run.
+    tells : ndarray of bool
+        Whether costs may be learnt from it: not from requests that a run is judged by (`SimulationResult.counted`).
     """
 
     run: IntArray
@@ -45,26 +51,22 @@ class Visits:
     seconds: FloatArray
     cpu: FloatArray
     ready: FloatArray
+    arrived: FloatArray
+    idle: FloatArray
+    tells: npt.NDArray[np.bool_]
 
     def __len__(self) -> int:
         """Visits."""
         return len(self.start)
 
+    def where(self, kept: npt.NDArray[np.bool_]) -> Visits:
+        """Those of the visits alone; how long devices were idle before them stays."""
+        return Visits(*(getattr(self, column.name)[kept] for column in fields(self)))
+
     @property
     def end(self) -> FloatArray:
         """When each visit ended, seconds."""
         return self.start + self.seconds
-
-    @property
-    def idle(self) -> FloatArray:
-        """How long each visit's device did nothing before it, seconds; infinite before the first one of a run."""
-        out = np.full(len(self), np.inf)
-        for device in np.unique(self.device):
-            mine = np.flatnonzero(self.device == device)
-            same = self.run[mine][1:] == self.run[mine][:-1]
-            since = np.maximum(self.start[mine][1:] - self.end[mine][:-1], 0.0)
-            out[mine[1:]] = np.where(same, since, np.inf)
-        return out
 
 
 def visits(runs: Sequence[RunResult]) -> Visits:
@@ -89,7 +91,8 @@ def visits(runs: Sequence[RunResult]) -> Visits:
             parts.append((
                 np.full(len(rows), number), group, np.full(len(rows), stage), device,
                 served.trace.model[rows], served.sizes[rows], begun + served.stage_start[rows, stage],
-                served.stage_s[rows, stage], served.cpu_s[rows, stage], begun + before,
+                served.stage_s[rows, stage], served.cpu_s[rows, stage], begun + before, served.trace.arrival[rows],
+                np.ones(len(rows), dtype=bool) if served.counted is None else ~served.counted[rows],
             ))  # fmt: skip
         begun += float(np.nanmax(served.finish, initial=served.trace.arrival[-1]))
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
@@ -97,8 +100,18 @@ def visits(runs: Sequence[RunResult]) -> Visits:
         raise InputError("calibrate: no request was served while the placement was measured")
     order = np.argsort(columns[6], kind="stable")
     run, group, stage, device, model, batch = (column[order].astype(np.int64) for column in columns[:6])
-    start, seconds, cpu, ready = (column[order].astype(np.float64) for column in columns[6:])
-    return Visits(run, group, stage, device, model, batch, start, seconds, cpu, ready)
+    start, seconds, cpu, ready, arrived = (column[order].astype(np.float64) for column in columns[6:11])
+    idle, tells = _idle(run, device, start, start + seconds), columns[11][order].astype(np.bool_)
+    return Visits(run, group, stage, device, model, batch, start, seconds, cpu, ready, arrived, idle, tells)
+
+
+def _idle(run: IntArray, device: IntArray, start: FloatArray, end: FloatArray) -> FloatArray:
+    out = np.full(len(start), np.inf)
+    for one in np.unique(device):
+        mine = np.flatnonzero(device == one)
+        since = np.maximum(start[mine][1:] - end[mine][:-1], 0.0)
+        out[mine[1:]] = np.where(run[mine][1:] == run[mine][:-1], since, np.inf)
+    return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +141,7 @@ class Gaps:
 
 
 def gaps(runs: Sequence[RunResult]) -> Gaps:
-    """Measure what passes between visits."""
+    """Measure what passes between visits, and before those that tell."""
     found = visits(runs)
     turnaround: list[FloatArray] = []
     idle: dict[bool, list[FloatArray]] = {True: [], False: []}
@@ -136,11 +149,13 @@ def gaps(runs: Sequence[RunResult]) -> Gaps:
         for run in np.unique(found.run):
             mine = np.flatnonzero((found.device == device) & (found.run == run))
             end, start, ready = found.end[mine][:-1], found.start[mine][1:], found.ready[mine][1:]
-            turnaround.append((start - end)[ready + WAITED_S <= end])
-            idle[bool(found.stage[mine[0]] == 0) if len(mine) else True].append((start - ready)[ready > end])
+            tells = found.tells[mine][1:]
+            turnaround.append((start - end)[tells & (ready + WAITED_S <= end)])
+            idle[bool(found.stage[mine[0]] == 0) if len(mine) else True].append((start - ready)[tells & (ready > end)])
     answers: list[FloatArray] = []
     for run in runs:
         heads = run.heads()
+        heads = heads if run.counted is None else heads[~run.counted[heads]]
         last = np.array([group.config.pp - 1 for group in run.placement.groups])[run.group[heads]]
         late = run.finish[heads] - run.stage_start[heads, last] - run.stage_s[heads, last]
         answers.append(late[~np.isnan(late)])

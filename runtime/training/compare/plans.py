@@ -25,7 +25,7 @@ from ..run import TrainingRun, program_of, run_training
 from ..session import TrainingSession
 from .table import PROBABILITY, Compared, TrainingComparison
 
-__all__ = ["compare_measured", "compare_training", "example_plans", "held_against"]
+__all__ = ["by_turns", "compare_measured", "compare_training", "example_plans", "held_against"]
 
 DRAWS = 200
 """Runs that are drawn for an interval: its ends are then the fifth lowest and highest."""
@@ -44,9 +44,10 @@ def compare_training(
 ) -> TrainingComparison:
     """Measure, simulate and run plans; compare the means of the iterations that count, of all rounds.
 
-    In every round each plan is measured twice, by itself (`calibrate_training`) and in service (`with_service`), and
-    run once more to be compared: what is simulated never rests on the iterations that it is held against. Plans take
-    turns within a round, so that a machine that gets slower or faster does so for all of them.
+    In every round each plan is measured by itself (`calibrate_training`), and run. Of a run's iterations every other
+    one tells what stages take in service (`with_service`), and those between are compared: what is simulated never
+    rests on the iterations that it is held against, and a machine that gets slower or faster from one quarter of a
+    minute to the next does so for both. Plans take turns within a round.
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ def compare_training(
     rounds : int
         How often each plan is measured and run.
     iterations : int
-        Of a run; the first does not count, since it includes warm-up.
+        Of each kind in a run; the first is both's and does not count, since it includes warm-up.
     seed : int
         Seed of parameters, data and draws.
     progress : callable, optional
@@ -87,11 +88,13 @@ def compare_training(
                 calibrate = calibrate_slices if plan.slices else calibrate_training
                 found[name] = calibrate(plan, graph, workers, seed=seed)
                 alone[name].append(simulate_training(found[name].plan).seconds)
-                before[name].append(run_training(plan, graph, seed=seed, iterations=iterations, session=workers))
-                runs[name].append(run_training(plan, graph, seed=seed, iterations=iterations, session=workers))
+                whole = run_training(plan, graph, seed=seed, iterations=2 * iterations - 1, session=workers)
+                told, judged = by_turns(whole)
+                before[name].append(told)
+                runs[name].append(judged)
     rows: list[Compared] = []
     for name in plans:
-        measured = with_service(found[name].plan, _program(plans[name], graph), before[name])
+        measured = with_service(found[name].plan, _program(plans[name], graph), before[name], by_turns=True)
         compute, collective = sum(found[name].compute_s), sum(found[name].collective_s)
         share = collective / (compute + collective)
         row = held_against(name, measured, graph, runs[name], seed)
@@ -141,6 +144,12 @@ def compare_measured(
     return TrainingComparison(
         tuple(held_against(name, plan, graphs[name], runs[name], seed) for name, plan in plans.items())
     )
+
+
+def by_turns(run: TrainingRun) -> tuple[TrainingRun, TrainingRun]:
+    """The run's iterations that tell, and those between them that are compared; the first, warm-up, is in both."""
+    n = len(run.seconds)
+    return run.only([0, *range(1, n, 2)]), run.only([0, *range(2, n, 2)])
 
 
 def _check(plans: Mapping[str, TrainingPlan], rounds: int, iterations: int) -> None:

@@ -72,7 +72,9 @@ class _Iteration:
     done: Floats
 
 
-def with_service(plan: TrainingPlan, program: Program, runs: Sequence[TrainingRun]) -> TrainingPlan:
+def with_service(
+    plan: TrainingPlan, program: Program, runs: Sequence[TrainingRun], *, by_turns: bool = False
+) -> TrainingPlan:
     """The plan with times in service: in its stages, and in its `service`.
 
     Where a mesh has several ranks its time is that of the slowest, action by action, and all of its devices share one
@@ -86,6 +88,9 @@ def with_service(plan: TrainingPlan, program: Program, runs: Sequence[TrainingRu
         Its program.
     runs : sequence of TrainingRun
         Runs of it; other work may lie between them.
+    by_turns : bool
+        Whether what is to be simulated are the iterations between these, of the same runs: how fast the machine was in
+        each run is then known, and not a matter of chance.
 
     Raises
     ------
@@ -101,7 +106,7 @@ def with_service(plan: TrainingPlan, program: Program, runs: Sequence[TrainingRu
     service = ServiceEntry(
         begin_s=tuple(np.mean([x.begin for x in iterations], axis=0).tolist()),
         messages=messages,
-        passes=_passes(plan, program, keys, means, iterations).to_dict(),
+        passes=_passes(plan, program, keys, means, iterations, by_turns).to_dict(),
         message_spread=spread.to_dict(),
     )
     stages = tuple(_stage(plan, s, means) for s in range(len(plan.stages)))
@@ -178,8 +183,9 @@ def _stage(plan: TrainingPlan, s: int, means: dict[Key, float]) -> Any:
 
 
 def _passes(
-    plan: TrainingPlan, program: Program, keys: Sequence[Key], means: dict[Key, float], runs: Sequence[_Iteration]
-) -> Spread:
+    plan: TrainingPlan, program: Program, keys: Sequence[Key], means: dict[Key, float], runs: Sequence[_Iteration],
+    by_turns: bool,
+) -> Spread:  # fmt: skip
     """The recording: iterations are put one after the other, as if nothing had lain between them."""
     mesh_of = program.columns.mesh
     longest = np.zeros(program.n_meshes)
@@ -192,6 +198,10 @@ def _passes(
     expected = np.array([means[keys[row]] for row in rows])
     since = np.concatenate(([0.0], np.cumsum([x.seconds for x in runs])))
     took = np.array([x.took[rows] for x in runs])
+    levels, of = took.sum(axis=1) / expected.sum(), np.array([x.run for x in runs])
+    by_run = np.array([levels[of == r].mean() for r in of])
+    level_sd = _level_sd(levels, by_run, of, by_turns)
+    usual = by_run[:, None] * expected if by_turns else np.broadcast_to(expected, took.shape)
     start = np.array([x.end[rows] for x in runs]) - took + since[:-1, None]
     real = took > 0  # a rank may be done when the slowest one is done with more
     window_s = max(float(np.median(expected)), float(since[-1]) / MOST_WINDOWS)
@@ -200,8 +210,7 @@ def _passes(
     for mesh, devices in enumerate(streams):
         mine = real & (mesh_of[rows] == mesh)[None, :]
         for device in devices:
-            share = np.broadcast_to(expected, took.shape)[mine]
-            parts.append((start[mine], took[mine], share, np.full(int(mine.sum()), device, dtype=np.int64)))
+            parts.append((start[mine], took[mine], usual[mine], np.full(int(mine.sum()), device, dtype=np.int64)))
     begins, lasts, shares, device = (np.concatenate(x) for x in zip(*parts, strict=True))
     found = Spread.of_visits(begins, lasts, shares, device, window_s)
     # A path has mean 1 over time, also where its device idled. What is wanted is mean 1 over the work that was done.
@@ -210,21 +219,23 @@ def _passes(
     for d, path in enumerate(np.asarray(found.paths)):
         mine = device == d
         paths.append(tuple(np.round(path * shares[mine].sum() / (path[windows[mine]] @ shares[mine]), 4).tolist()))
-    return replace(found, paths=tuple(paths), level_sd=_level_sd(runs, took, expected))
+    return replace(found, paths=tuple(paths), level_sd=level_sd)
 
 
-def _level_sd(runs: Sequence[_Iteration], took: Floats, expected: Floats) -> float:
+def _level_sd(levels: Floats, by_run: Floats, of: npt.NDArray[np.int64], by_turns: bool) -> float:
     """How well the mean is known: its standard error from the levels of separate runs.
 
     From few runs that error is itself uncertain: Student's t says by how much the interval widens. It is no more than
-    the spread of single iterations, which is taken for a single run: all of it may lie in one slow second.
+    the spread of single iterations, which is taken for a single run: all of it may lie in one slow second. Of
+    iterations that tell by turns it is the standard error within runs, whose levels are known.
     """
     from scipy.stats import norm, t
 
-    levels = took.sum(axis=1) / expected.sum()
-    of = np.array([x.run for x in runs])
-    apart = np.array([levels[of == r].mean() for r in np.unique(of)])
+    apart = by_run[np.unique(of, return_index=True)[1]]
     most = min(0.49, float(levels.std(ddof=1))) if len(levels) > 1 else 0.0
+    if by_turns:
+        left, free = levels - by_run, len(levels) - len(apart)
+        return min(most, float(np.sqrt(left @ left / free / len(levels)))) if free > 0 else most
     if len(apart) < 2:
         return most
     wider = float(t.ppf(0.975, len(apart) - 1) / norm.ppf(0.975))
@@ -253,7 +264,7 @@ def _messages(program: Program, iterations: Sequence[_Iteration]) -> tuple[tuple
         asked, done = (np.array([x.asked[into] for x in iterations]), np.array([x.done[into] for x in iterations]))
         left, gone = (np.array([x.asked[of] for x in iterations]), np.array([x.done[of] for x in iterations]))
         there, late = asked > 2 * gone - left, asked < left
-        receive_s = float(np.median(wait[there])) if there.any() else 0.0
+        receive_s = float(np.mean(wait[there])) if there.any() else 0.0
         flights = np.maximum((done - left)[late] - receive_s, 0.0)
         seconds = float(flights.mean()) if len(flights) and flights.mean() > 0 else None
         if seconds is not None:

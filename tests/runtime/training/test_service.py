@@ -10,7 +10,7 @@ import pytest
 from meshwright.errors import InputError
 from meshwright.profiles.spread import Spread
 from meshwright.runtime.training import TrainingRun
-from meshwright.runtime.training.compare.plans import compare_measured, held_against
+from meshwright.runtime.training.compare.plans import by_turns, compare_measured, held_against
 from meshwright.runtime.training.compare.table import Compared, TrainingComparison
 from meshwright.runtime.training.executor import Span
 from meshwright.runtime.training.measure.cores import counted, own_shares
@@ -204,3 +204,43 @@ def test_threads_that_move_messages_are_ours() -> None:
     assert own_shares(others)[1] == pytest.approx(0.9)
     spans[1] = [tuple(s._replace(helpers=s.cpu / 9) for s in mine) for mine in spans[1]]
     assert own_shares(replace(run, spans=tuple(tuple(x) for x in spans)))[1] == pytest.approx(1.0)
+
+
+def paced(run: TrainingRun, factor: float) -> TrainingRun:
+    """The run with all that it does `factor` times as long."""
+    spans = tuple(
+        tuple(
+            tuple(x._replace(start=factor * x.start, end=factor * x.end, cpu=factor * x.cpu) for x in mine)
+            for mine in ranks
+        )
+        for ranks in run.spans
+    )
+    return replace(run, spans=spans, seconds=tuple(factor * s for s in run.seconds))
+
+
+def test_a_run_is_taken_by_turns() -> None:
+    run = replace(as_run(plan(), 6), seconds=tuple(range(6)), losses=tuple(range(10, 16)))
+    told, judged = by_turns(run)
+    assert told.seconds == (0, 1, 3, 5)
+    assert judged.seconds == (0, 2, 4)
+    assert judged.losses == (10, 12, 14)
+    assert judged.spans == tuple(run.spans[i] for i in (0, 2, 4))
+    assert judged.began == tuple(run.began[i] for i in (0, 2, 4))
+
+
+def test_the_pace_of_a_run_is_known_where_its_iterations_tell_by_turns() -> None:
+    """Rounds at 0.8 to 1.2 of the usual pace: told by the iterations between, an interval does not hold the rounds'."""
+    made = plan()
+    program = plan_program(made)
+    times = TrainingTimes(Spread(visits=(0.97, 1.0, 1.03)))
+    runs = [paced(as_run(made, 9, times, seed), f) for seed, f in enumerate((0.8, 1.2, 1.0, 0.9, 1.1))]
+    told, judged = zip(*map(by_turns, runs), strict=True)
+    widths: list[float] = []
+    for turns in (False, True):
+        found = with_service(made, program, told, by_turns=turns)
+        expected = simulate_iterations(found, repeats=Repeats(4, 5, 100))
+        low, high = expected.interval_s(0.95)
+        real = float(np.mean([s for run in judged for s in run.seconds[1:]]))
+        assert low <= real <= high
+        widths.append((high - low) / real)
+    assert widths[1] < 0.05 < 0.2 < widths[0]
