@@ -14,7 +14,7 @@ import numpy as np
 
 from .errors import InputError
 
-__all__ = ["generator", "seed_sequence", "spawned"]
+__all__ = ["generator", "seed_sequence", "spawned", "stream_digest"]
 
 
 def seed_sequence(seed: int, *names: str | int) -> np.random.SeedSequence:
@@ -27,10 +27,15 @@ def seed_sequence(seed: int, *names: str | int) -> np.random.SeedSequence:
     """
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise InputError(f"seed: expected an integer >= 0 (got {seed!r})")
-    # A hash that is the same in every process, unlike Python's own; the separator keeps ("a", "bc") from ("ab", "c").
-    digest = hashlib.sha256("\x1f".join(str(name) for name in names).encode()).digest()
+    digest = stream_digest(*names)
     key = tuple(int.from_bytes(digest[i : i + 4], "little") for i in range(0, 16, 4))
     return np.random.SeedSequence(int(seed), spawn_key=key)
+
+
+def stream_digest(*names: str | int) -> bytes:
+    """The key of the stream `names`: 16 bytes, four little-endian words."""
+    # A hash that is the same in every process, unlike Python's own; the separator keeps ("a", "bc") from ("ab", "c").
+    return hashlib.sha256("\x1f".join(str(name) for name in names).encode()).digest()[:16]
 
 
 def generator(seed: int, *names: str | int) -> np.random.Generator:

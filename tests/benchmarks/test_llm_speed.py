@@ -14,6 +14,7 @@ from flat_options import llm_asked
 from meshwright.profiles import device
 from meshwright.profiles.llm import decoder, iteration_cost
 from meshwright.simulator.llm import LLMTrace, SimulateOptions, conversations, renewal_times, simulate_llm
+from meshwright.simulator.llm.memory.swapping import SwapCost
 from meshwright.traces.lengths import SHAREGPT
 
 MODEL = {"max_model_len": 2048, "max_num_batched_tokens": 2048, "max_num_seqs": 256}
@@ -116,6 +117,46 @@ def test_an_hour_of_todays_vllm(name, trace, cost, benchmark):
     np.testing.assert_allclose(ours.finish, theirs.finish, rtol=1e-9)
     for told in ("preemptions", "cached_tokens", "engine"):
         np.testing.assert_array_equal(getattr(ours, told), getattr(theirs, told))
+
+
+SWAPS = {"num_gpu_blocks": 850, "num_cpu_blocks": 1600, "preemption_mode": "swap"}
+GROUPS = {
+    "swapped": (2.0, 1, False, SWAPS),
+    "4 samples, pressed": (0.6, 4, False, {"num_gpu_blocks": 1000, "num_cpu_blocks": 1600}),
+    "4 beams, pressed": (0.75, 4, True, {"num_gpu_blocks": 900, "num_cpu_blocks": 1600}),
+}
+"""Requests per second, sequences of each, whether these are beams, options."""
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_hours_of_groups_under_vllm_02(name, trace, cost, benchmark):
+    rate, k, beam, options = GROUPS[name]
+    served = LLMTrace(
+        renewal_times(rate, N, seed=0), trace.prompt_tokens, trace.output_tokens, best_of=np.full(N, k),
+        beam=np.full(N, beam),
+    )  # fmt: skip
+    asked = SimulateOptions(swap=SwapCost.of(decoder("opt-13b"), 16))
+
+    def run(engine="compiled", requests=served):
+        return simulate_llm(
+            requests, policy="vllm-0.2", config=MODEL | options, cost=cost, engine=engine, options=asked
+        )
+
+    run()
+    ours, fast = seconds(run, 5)
+    few = served.select(range(N // 10))  # the reference takes minutes for all
+    (part, quick), (theirs, slow) = seconds(lambda: run(requests=few), 5), seconds(lambda: run("simpy", few), 1)
+    print(
+        f"\nvllm-0.2, {name}: {1e3 * fast:.1f} ms, {k * ours.generated.sum() / fast / 1e6:.1f} M output tokens/s, "
+        f"{1e9 * fast / len(ours.iterations):.0f} ns per iteration ({len(ours.iterations)}, batch "
+        f"{ours.mean_batch:.1f}); {int(ours.preemptions.sum())} preemptions, "
+        f"{int(ours.iterations.swap_out.sum())} blocks swapped; reference {slow:.2f} s = {slow / quick:.0f} x"
+    )
+    benchmark.extra_info["ratio"] = slow / quick
+    benchmark.pedantic(run, rounds=3)
+    assert ours.made_by == "compiled"
+    np.testing.assert_allclose(part.finish, theirs.finish, rtol=1e-9)
+    np.testing.assert_array_equal(part.iterations.swap_out, theirs.iterations.swap_out)
 
 
 @pytest.mark.parametrize("policy", ["orca-max", "orca-oracle", "fastertransformer"])

@@ -21,6 +21,7 @@ from ..world import Records, World
 from .contents import unlike
 from .fleet.routing import router_name
 from .fleet.run import reserve_of, run_fleet
+from .groups.run import Served, needs_groups, serve_groups, why_not_groups
 from .known import unknown
 
 __all__ = ["NotCompiled", "run_compiled", "why_not_compiled"]
@@ -28,7 +29,10 @@ __all__ = ["NotCompiled", "run_compiled", "why_not_compiled"]
 STATIC_ROUTERS = ("round_robin", "random")
 """Routers that look at no engine: in an open loop each engine can then be simulated by itself."""
 _COSTS = (ConstantCost, LinearCost, FittedCost, TableCost)
-_STATE = ("running", "waiting", "prefill", "decodes", "preempted", "used_tokens", "wasted_tokens")
+_STATE = (
+    "running", "waiting", "prefill", "decodes", "preempted", "used_tokens", "wasted_tokens", "swap_out", "swap_in",
+    "shared_tokens",
+)  # fmt: skip
 
 
 class NotCompiled(Exception):
@@ -70,13 +74,7 @@ def why_not_compiled(world: World, router: str) -> str | None:
         return (
             "a closed loop over several engines, or with requests that no engine takes, is not compiled under vllm-0.2"
         )
-    several = trace.best_of is not None and trace.best_of > 1
-    if np.any(several):
-        beams = trace.beam is not None and bool(np.any(trace.beam & several))
-        return "beam search is not compiled" if beams else "requests of several sequences are not compiled"
-    if options.preemption_mode == "swap":
-        return "swapping is not compiled"
-    return "shared prefixes are not compiled" if options.prefixes else None
+    return why_not_groups(world) if needs_groups(world) else None
 
 
 def _alone(world: World) -> bool:
@@ -113,18 +111,15 @@ def run_compiled(world: World, until: float | None = None) -> tuple[Records, Ite
 
 def _run_alone(world: World, until: float | None) -> tuple[Records, Iterations, TokenRuns] | None:
     """One engine after the other; None where something happens that needs other rules or the reference."""
-    from .desk import serve
-
     trace, n = world.trace, len(world.trace)
-    rules, longest = _rules(world, until)
-    price = _price(world)
+    price, horizon = _price(world), float("inf") if until is None else float(until)
     taken = np.array([row for row in range(n) if row not in world.dropped], dtype=np.int64)
     engine = np.zeros(len(taken), dtype=np.int64)
     if world.engines > 1:
         router: Any = copy.deepcopy(world.router)  # if the reference takes over, it begins anew
         engine[:] = [router(None, range(world.engines)) for _ in taken]
     records = Records(n)
-    arrived = trace.arrival < rules.until
+    arrived = trace.arrival < horizon
     dropped = np.array(sorted(world.dropped), dtype=np.int64)
     dropped = dropped[arrived[dropped]]
     records.arrival[dropped], records.ignored[dropped] = trace.arrival[dropped], True
@@ -139,37 +134,33 @@ def _run_alone(world: World, until: float | None) -> tuple[Records, Iterations, 
         if world.concurrency is not None:
             arrival = np.full(len(mine), np.nan)
             arrival[: world.concurrency] = 0.0
-        prompt, output = trace.prompt_tokens[mine], trace.output_tokens[mine]
         own = price._replace(top=price.top._replace(first=number * price.top.ranks))
-        done = serve(rules, own, arrival, prompt, np.minimum(prompt + output, longest))
-        status, desk, m, n_runs = done
-        if status:
+        served = _serve(world, until, own, mine, arrival)
+        if served is None:
             return None
-        times, counts, clock, state, runs = desk.times, desk.counts, desk.clock, desk.state, desk.runs
-        sent = arrival < rules.until
+        times, counts, clock, state, runs = served
+        m = clock.shape[1]
+        sent = arrival < horizon
         mine, times, counts = mine[sent], times[:, sent], counts[:, sent]
         records.arrival[mine], records.engine[mine] = arrival[sent], number
         records.scheduled[mine], records.first_token[mine], records.finish[mine] = times
-        records.preemptions[mine], records.ignored[mine] = counts
+        records.preemptions[mine], records.ignored[mine], records.cached_tokens[mine] = counts
         columns["engine"].append(np.full(m, number, dtype=np.int64))
-        columns["start"].append(clock[0, :m])
-        columns["end"].append(clock[1, :m])
+        columns["start"].append(clock[0])
+        columns["end"].append(clock[1])
         for name, values in zip(_STATE, state, strict=True):
-            columns[name].append(values[:m])
-        runs = runs[:, :n_runs]
+            columns[name].append(values)
         parts.append(np.stack((mine[runs[0]], runs[1] + rows, runs[2] + rows)))
         rows += m
     joined = {
         name: np.concatenate(given) if given else np.zeros(0, dtype=float if name in ("start", "end") else np.int64)
         for name, given in columns.items()
     }
-    nothing = np.zeros(rows, dtype=np.int64)
+    c = world.config
+    pool = c.num_gpu_blocks if isinstance(c, Vllm02Config) else c.num_blocks - 1
     iterations = Iterations(
         **joined,
-        swap_out=nothing,
-        swap_in=nothing,
-        shared_tokens=nothing,
-        capacity_tokens=0 if np.isnan(records.scheduled).all() else rules.pool * rules.size,
+        capacity_tokens=0 if np.isnan(records.scheduled).all() else pool * c.block_size,
         engines=world.engines,
     )
     together = np.concatenate(parts, axis=1)
@@ -177,6 +168,22 @@ def _run_alone(world: World, until: float | None) -> tuple[Records, Iterations, 
     request, first, last = together[:, np.argsort(together[0], kind="stable")]
     records.generated += np.bincount(request, weights=last - first + 1, minlength=n).astype(np.int64)
     return records, iterations, TokenRuns(request, first, last)
+
+
+def _serve(world: World, until: float | None, price: Any, mine: Any, arrival: Any) -> Served | None:
+    """What one engine makes of its requests; None where something happens that needs other rules or the reference."""
+    if isinstance(world.config, Vllm02Config) and needs_groups(world):
+        return serve_groups(world, until, price, mine, arrival)
+    from .desk import serve
+
+    rules, longest = _rules(world, until)
+    prompt, output = world.trace.prompt_tokens[mine], world.trace.output_tokens[mine]
+    status, desk, m, n_runs = serve(rules, price, arrival, prompt, np.minimum(prompt + output, longest))
+    if status:
+        return None
+    state = np.concatenate((desk.state[:, :m], np.zeros((3, m), dtype=np.int64)))
+    counts = np.concatenate((desk.counts, np.zeros((1, len(mine)), dtype=np.int64)))
+    return Served(desk.times, counts, desk.clock[:, :m], state, desk.runs[:, :n_runs])
 
 
 def _rules(world: World, until: float | None) -> tuple[Any, int]:
