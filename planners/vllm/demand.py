@@ -13,6 +13,7 @@ from ...errors import InputError
 from ...profiles.llm.decoder import DecoderSpec
 from ...reprs import Shown
 from ...seeds import generator, seed_sequence
+from ...simulator.llm.result.objectives import Objective, Promises
 from ...simulator.llm.workload.draw import renewal_times
 from ...simulator.llm.workload.requests import LLMTrace
 from ...traces.lengths import Lengths
@@ -92,6 +93,8 @@ class DrawnTraffic(Shown):
         Coefficient of variation of the gaps; 1 for Poisson.
     stream : int
         Models with different ones have requests that have nothing to do with each other.
+    classes : tuple of (str, float)
+        Classes of requests and their shares, which add up to 1; a request's is drawn, from a stream of its own.
     """
 
     lengths: LengthSource
@@ -99,6 +102,7 @@ class DrawnTraffic(Shown):
     n: int = 2000
     cv: float = 1.0
     stream: int = 0
+    classes: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.rate) and self.rate > 0):
@@ -115,7 +119,12 @@ class DrawnTraffic(Shown):
         if self.stream:
             seed = int(seed_sequence(seed, "llm", "demand", self.stream).generate_state(1)[0])
         drawn = self.lengths.sample(self.n, seed)
-        return LLMTrace(renewal_times(self.rate, self.n, cv=self.cv, seed=seed), drawn.prompt, drawn.output)
+        times = renewal_times(self.rate, self.n, cv=self.cv, seed=seed)
+        if not self.classes:
+            return LLMTrace(times, drawn.prompt, drawn.output)
+        names, shares = zip(*self.classes, strict=True)
+        kind = generator(seed, "llm", "classes").choice(len(names), size=self.n, p=np.array(shares) / sum(shares))
+        return LLMTrace(times, drawn.prompt, drawn.output, kind=kind, classes=names)
 
     @property
     def per_second(self) -> float:
@@ -182,6 +191,8 @@ class LLMDemand(Shown):
         Limits of the time to first token and of the time per further token, seconds; infinite for none.
     name : str
         What plans call it; the decoder's name if empty.
+    slo : tuple of Objective
+        Further limits and percentiles, of all requests or of a class.
     """
 
     model: DecoderSpec
@@ -189,6 +200,12 @@ class LLMDemand(Shown):
     ttft_s: float = math.inf
     tpot_s: float = math.inf
     name: str = ""
+    slo: tuple[Objective, ...] = ()
+
+    @property
+    def promises(self) -> Promises:
+        """Everything that its users are promised."""
+        return Promises(self.ttft_s, self.tpot_s, self.slo)
 
     def __post_init__(self) -> None:
         if not self.name:

@@ -10,12 +10,13 @@ import numpy as np
 from ...profiles.devices import GIB
 from ...simulator.cluster import Cluster
 from ...simulator.llm.plan.simulate import simulate_plan
+from ...simulator.llm.result.columns import LLMResult
 from .demand import LLMDemand
 from .layouts import Shapes, engine_shapes
 from .search import Bracket, ModelSearch
 from .space import SearchSpace
 
-__all__ = ["no_engine", "not_enough", "out_of_reach"]
+__all__ = ["FURTHER", "looser", "no_engine", "not_enough", "out_of_reach"]
 
 FURTHER = 8
 """Up to this multiple of the devices is looked for a number that would do."""
@@ -64,7 +65,7 @@ def out_of_reach(
     tried = [b for n in range(search.fewest, limit + 1) if (b := search.bracket(n)) is not None]
     best = max(tried, key=lambda b: b.best.key)
     said = (
-        f"{demand.name}: {target:.4g} of the requests within TTFT {demand.ttft_s:g} s and TPOT {demand.tpot_s:g} s is "
+        f"{demand.name}: {target:.4g} of the requests within {promised(demand)} is "
         f"not reached on {limit} {cluster.spec.name} devices; the best, {best.best.candidate}, reaches "
         f"{best.best.attained:.4f}"
     )
@@ -85,13 +86,26 @@ def out_of_reach(
     return f"{said}; smallest change: {', or '.join(changes)}" if changes else said
 
 
+def promised(demand: LLMDemand) -> str:
+    """What the users of a model were promised."""
+    return str(demand.promises) if demand.slo else f"TTFT {demand.ttft_s:g} s and TPOT {demand.tpot_s:g} s"
+
+
 def _limits(search: ModelSearch, demand: LLMDemand, best: Bracket, target: float) -> str:
-    """The tightest limit that the best candidate would attain if the other one stayed, or both, on the first seed."""
+    """Looser limits under which the best candidate would do, on the first seed."""
     setting = search.evaluator.setting
     plan = setting.plan(search.demand, best.best.candidate)
     result = simulate_plan(
         plan, demand.traffic.trace(search.seed), costs=lambda d: setting.costs.of(plan, d), seed=search.seed
     ).results[demand.name]
+    return looser(result, demand, target)
+
+
+def looser(result: LLMResult, demand: LLMDemand, target: float) -> str:
+    """The tightest limit under which a result would attain a target if the other one stayed, or both; empty: none."""
+    if demand.slo:
+        missed = [v for v in demand.promises.judge(result).verdicts if not v.met and np.isfinite(v.value_s)]
+        return " and ".join(str(replace(v.objective, limit_s=float(_up(v.value_s)))) for v in missed)
     done = result.finished
     first = (result.first_token - result.arrival)[done]
     steps = np.maximum(result.generated[done] - 1, 1)

@@ -93,7 +93,7 @@ def plan(
     names = [d.name for d in demands]
     if not names or len(set(names)) < len(names):
         raise InputError(f"demands: expected models of different names (got {', '.join(names) or 'none'})")
-    if objective != "goodput" and not any(math.isfinite(d.ttft_s) or math.isfinite(d.tpot_s) for d in demands):
+    if objective != "goodput" and not any(d.promises.some for d in demands):
         raise InputError(
             f"objective: {objective} asks for a share of the requests within limits, and no model has a limit; give "
             "LLMDemand(…, ttft_s=…, tpot_s=…), or --slo-ttft or --slo-tpot"

@@ -9,15 +9,12 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from multiprocessing import get_context
 
-import numpy as np
-
 from ...errors import InfeasibleError
 from ...profiles.llm.iteration import IterationCost
 from ...simulator.cluster import Cluster
-from ...simulator.llm.plan.entries import Deployment, ServedModel
+from ...simulator.llm.plan.entries import Deployment, ServedModel, promised
 from ...simulator.llm.plan.file import LLMPlan
 from ...simulator.llm.plan.simulate import simulate_plan
-from ...simulator.llm.result.columns import LLMResult
 from ...simulator.llm.workload.requests import LLMTrace
 from ...simulator.plan.entries import PlannerEntry
 from ...spawning import check_can_start, check_workers
@@ -25,12 +22,11 @@ from ..bisection import Bisection
 from .costs import CostSource, KnownCosts
 from .demand import LLMDemand
 from .layouts import place
+from .score import MOST_DOUBLINGS, Score, score_of
 from .space import Candidate
 
 __all__ = ["Evaluator", "Score", "Setting", "Task"]
 
-MOST_DOUBLINGS = 12
-"""A highest load of so many doublings of the given one is said to be "at least" that."""
 ALONE_S = 1e8
 """Requests that come over three years hardly meet, and such times are still exact to 15 ns: what is not attained there
 is attained at no load."""
@@ -81,11 +77,7 @@ class Setting:
 
 def served(demand: LLMDemand) -> ServedModel:
     """A demand as plans say it."""
-    return ServedModel.of(
-        demand.model, name=demand.name,
-        slo_ttft_s=demand.ttft_s if math.isfinite(demand.ttft_s) else None,
-        slo_tpot_s=demand.tpot_s if math.isfinite(demand.tpot_s) else None,
-    )  # fmt: skip
+    return ServedModel.of(demand.model, name=demand.name, **promised(demand.promises))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,53 +103,6 @@ class Task:
     requests: int
     seed: int
     highest_rate: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """What a simulation says of a candidate.
-
-    Parameters
-    ----------
-    attained : float
-        Share of the requests within both limits; of a search for the highest rate, there.
-    ttft_attained, tpot_attained : float
-        Share within each of the limits.
-    slack : float
-        What is left of the tighter limit for 9 requests in 10: 0.3 means that they need 70 % of it; negative: more
-        than it. Without any limit: minus the mean latency per token.
-    goodput : float
-        Good requests per second.
-    ttft_p90_s, tpot_p90_s : float
-        90th percentiles, seconds.
-    factor : float
-        Highest multiple of the given load at which the target is attained, at most 2^`MOST_DOUBLINGS`; NaN if it was
-        not looked for.
-    simulations : int
-        How many it took.
-    """
-
-    attained: float
-    ttft_attained: float
-    tpot_attained: float
-    slack: float
-    goodput: float
-    ttft_p90_s: float
-    tpot_p90_s: float
-    factor: float = math.nan
-    simulations: int = 1
-
-    @property
-    def bounded(self) -> bool:
-        """Whether some load is known at which the target is not attained."""
-        return self.factor < 2.0**MOST_DOUBLINGS
-
-    @property
-    def key(self) -> tuple[float, ...]:
-        """What candidates are compared by; larger is better."""
-        if math.isnan(self.factor):
-            return self.attained, self.slack
-        return self.factor, self.attained, self.slack
 
 
 class Evaluator:
@@ -229,7 +174,7 @@ class _Runner:
 
         result = simulate_plan(plan, faster(trace, factor), costs=cost, seed=task.seed, engine="fast")
         asked = self.setting.demands[task.demand]
-        return score_of(result.results[asked.name], asked)
+        return score_of(result.results[asked.name], asked, self.setting.target)
 
     def highest_rate(self, plan: LLMPlan, task: Task, trace: LLMTrace) -> Score:
         """The highest load, by doubling or halving from the given one and bisection."""
@@ -263,29 +208,6 @@ def faster(trace: LLMTrace, factor: float) -> LLMTrace:
     if factor == 1.0:
         return trace
     return trace.at(trace.arrival / factor)
-
-
-def score_of(result: LLMResult, demand: LLMDemand) -> Score:
-    """What a result means under a model's limits."""
-    ttft, tpot = demand.ttft_s, demand.tpot_s
-    done = result.finished
-    if math.isfinite(ttft) or math.isfinite(tpot):
-        first = (result.first_token - result.arrival)[done]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            further = ((result.finish - result.first_token) / (result.generated - 1))[done]
-        used = np.maximum(first / ttft, np.where(result.generated[done] > 1, further, 0.0) / tpot)
-        slack = 1.0 - float(np.percentile(used, 90)) if len(used) else -math.inf
-    else:
-        slack = -result.normalized_latency
-    return Score(
-        result.attainment(ttft=ttft, tpot=tpot),
-        result.attainment(ttft=ttft),
-        result.attainment(tpot=tpot),
-        slack,
-        result.goodput(ttft=ttft, tpot=tpot),
-        result.ttft(90),
-        result.tpot(90),
-    )
 
 
 def _with(score: Score, factor: float, simulations: int) -> Score:

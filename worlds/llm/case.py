@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from ...reprs import Shown
+from ...simulator.llm.result.objectives import Promises, objectives_of
 from ..file.units import parse_fraction
 from ..limits import (
     MAX_DEVICES,
@@ -72,13 +74,23 @@ class LLMWorkloadCase(_Part):
     cv_scale: Factor = Field(default=1.0, description="factor that multiplies the CV of generated traffic")
     slo_ttft: Seconds | None = Field(default=None, description="limit of the time to first token, seconds")
     slo_tpot: Seconds | None = Field(default=None, description="limit of the time per further token, seconds")
-    slo_scale: Factor = Field(default=1.0, description="factor that multiplies both limits")
+    slo: tuple[str, ...] = Field(
+        default=(),
+        description="further limits and percentiles: [CLASS:] [pNN] ttft, tpot, itl or e2e <= so many s or ms, "
+        "such as p90 ttft <= 1 s or chat: p99 itl <= 50 ms",
+    )
+    classes: Mapping[str, Fraction] = Field(
+        default_factory=dict, description="class of generated requests -> its share; a trace has a column class"
+    )
+    slo_scale: Factor = Field(default=1.0, description="factor that multiplies all limits")
 
     @model_validator(mode="after")
     def _one_source(self) -> LLMWorkloadCase:
         if self.rate is not None and self.trace is not None:
             raise ValueError("give one of rate (generated traffic) and trace (a file)")
-        shaped = [n for n in ("cv", "requests", "duration", "split", "lengths") if n in self.model_fields_set]
+        shaped = [
+            n for n in ("cv", "requests", "duration", "split", "lengths", "classes") if n in self.model_fields_set
+        ]
         if self.requests is not None and self.duration is not None:
             raise ValueError("give one of requests and duration")
         if self.trace is not None and shaped:
@@ -86,6 +98,27 @@ class LLMWorkloadCase(_Part):
         if self.trace is not None and self.cv_scale != 1:
             raise ValueError("cv_scale: changes generated traffic only, and a trace is given")
         return self
+
+    @model_validator(mode="after")
+    def _promised(self) -> LLMWorkloadCase:
+        named = {o.kind for o in objectives_of(self.slo)} - {""}
+        if self.classes and not (all(x > 0 for x in self.classes.values()) and _is_one(sum(self.classes.values()))):
+            raise ValueError(f"classes: expected shares above 0 that add up to 1 (got {dict(self.classes)})")
+        unknown = sorted(named - set(self.classes)) if self.trace is None else []
+        if unknown:
+            known = f"classes are {', '.join(self.classes)}" if self.classes else "there are no classes; give shares"
+            raise ValueError(f"slo: no request is of class {unknown[0]!r}: {known}")
+        return self
+
+    @property
+    def promises(self) -> Promises:
+        """What the users of every model are promised, scaled."""
+        said = Promises(self.slo_ttft or math.inf, self.slo_tpot or math.inf, objectives_of(self.slo))
+        return said.scaled(self.slo_scale)
+
+
+def _is_one(total: float) -> bool:
+    return abs(total - 1) <= 1e-6  # shares are written with a few digits
 
 
 class EngineCase(_Part):

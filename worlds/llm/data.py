@@ -135,6 +135,7 @@ def load_data(cases: Sequence[LLMCase], folder: Path) -> LLMData:
         once("workload.trace", w.trace, data.traces, lambda name: _trace(name, folder, data))
         if w.trace in data.traces:
             tried("workload.trace", lambda c=case: _same_models(c, data))
+            tried("workload.slo", lambda c=case: _known_classes(c, data))
         once("cluster.device", case.cluster.device, data.devices, lambda name: _device(name, folder, data))
         for path, name, known in (("engine.policy", e.policy, POLICIES), ("engine.router", e.router, ROUTERS)):
             if name not in known:
@@ -195,6 +196,16 @@ def _same_models(case: LLMCase, data: LLMData) -> None:
     missing = [name for name in names if name not in held]
     if missing:
         raise InputError(f"{case.workload.trace}: holds no request for {missing[0]!r}")
+
+
+def _known_classes(case: LLMCase, data: LLMData) -> None:
+    """What is promised to a class is promised to one that the trace holds."""
+    held = data.traces[case.workload.trace or ""].values()
+    known = sorted({name for trace in held for name in trace.classes})
+    for each in case.workload.promises.objectives:
+        if each.kind and each.kind not in known:
+            has = f"it has {', '.join(known)}" if known else "it tells of none (a column class would)"
+            raise InputError(f"no request of {case.workload.trace} is of class {each.kind!r}; {has}")
 
 
 def _decoder(name: str, folder: Path, data: LLMData) -> DecoderSpec:

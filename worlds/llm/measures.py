@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from ...simulator.llm.policy.router import ROUTERS
-from ...simulator.metrics import tail
-from .solve import LLMSolved, limits
+from ...simulator.metrics import goodput, tail
+from .solve import LLMSolved
 
 __all__ = ["decision", "measures"]
 
@@ -19,13 +19,14 @@ def measures(solved: LLMSolved) -> tuple[dict[str, float], tuple[str, ...]]:
     (vLLM §5.6); mean_batch in requests; kv_use the share of the KV slots in use, averaged over iterations.
     """
     result, case = solved.result, solved.case
-    ttft, tpot = limits(case)
+    said = case.workload.promises
+    judged = said.judge(result)
     cluster = solved.plan.cluster_spec
     lasts = result.iterations.end - result.iterations.start
     held = float((result.iterations.used_tokens * lasts).sum() / lasts.sum()) if len(lasts) else math.nan
     values = {
-        "attainment": result.attainment(ttft=ttft, tpot=tpot),
-        "goodput": result.goodput(ttft=ttft, tpot=tpot),
+        "attainment": judged.attainment,
+        "goodput": goodput(judged.good, *result.arrival_span, result.span[1]),
         "throughput": result.throughput,
         "request_throughput": result.request_throughput,
         "normalized_latency": result.normalized_latency,
@@ -37,9 +38,10 @@ def measures(solved: LLMSolved) -> tuple[dict[str, float], tuple[str, ...]]:
         "n_devices": float(len(solved.plan.used_devices)),
     }
     notes: list[str] = []
-    if math.isinf(ttft) and math.isinf(tpot):
+    notes += map(str, judged.verdicts)
+    if not said.some:
         del values["attainment"]
-        notes.append("no attainment: neither slo_ttft nor slo_tpot is given; goodput counts all that finished")
+        notes.append("no attainment: none of slo_ttft, slo_tpot and slo is given; goodput counts all that finished")
     for name in ("ttft", "tpot", "e2e"):
         for p in (50, 90):
             values[f"{name}_p{p}"] = getattr(result, name)(p)

@@ -15,6 +15,7 @@ from ...planners.vllm.scoring import Setting
 from ...profiles.devices import DEVICES
 from ...profiles.llm import DecoderSpec, KernelTables
 from ...simulator.cluster import Cluster
+from ...simulator.llm.plan.entries import promised
 from ...simulator.llm.plan.file import LLMPlan
 from ...simulator.llm.plan.simulate import simulate_plan
 from ...simulator.llm.result.columns import LLMResult
@@ -62,10 +63,8 @@ class LLMSolved:
 
 def limits(case: LLMCase) -> tuple[float, float]:
     """Limits of TTFT and of TPOT, seconds; infinite where there is none."""
-    w = case.workload
-    given = (w.slo_ttft, w.slo_tpot)
-    ttft, tpot = (math.inf if limit is None else limit * w.slo_scale for limit in given)
-    return ttft, tpot
+    said = case.workload.promises
+    return said.ttft_s, said.tpot_s
 
 
 FEWEST, LONGEST_S, MOST = 2000, 120.0, 20_000
@@ -78,15 +77,20 @@ def demands_of(case: LLMCase, data: LLMData) -> list[LLMDemand]:
 
     Another `rate_scale` stretches the same gaps, and moves no length.
     """
-    w = case.workload
-    ttft, tpot = limits(case)
+    w, said = case.workload, case.workload.promises
     specs = [data.models[name] for name in case.models]
     if w.trace is not None:
         held = data.traces[w.trace]
         if len(specs) == 1 and len(held) == 1:
             held = {specs[0].name: next(iter(held.values()))}
         return [
-            LLMDemand(spec, GivenTraffic(squeezed(held[spec.name], w.rate_scale), w.trace), ttft, tpot)
+            LLMDemand(
+                spec,
+                GivenTraffic(squeezed(held[spec.name], w.rate_scale), w.trace),
+                said.ttft_s,
+                said.tpot_s,
+                slo=said.objectives,
+            )  # fmt: skip
             for spec in specs
         ]
     assert w.rate is not None  # the case has checked it
@@ -100,10 +104,16 @@ def demands_of(case: LLMCase, data: LLMData) -> list[LLMDemand]:
         LLMDemand(
             spec,
             DrawnTraffic(
-                data.lengths[w.lengths], rate * w.rate_scale, max(1, round(rate * seconds)), w.cv * w.cv_scale, number
+                data.lengths[w.lengths],
+                rate * w.rate_scale,
+                max(1, round(rate * seconds)),
+                w.cv * w.cv_scale,
+                number,
+                tuple(w.classes.items()),
             ),
-            ttft,
-            tpot,
+            said.ttft_s,
+            said.tpot_s,
+            slo=said.objectives,
         )
         for number, (spec, rate) in enumerate(zip(specs, rates, strict=True))
         if rate > 0
@@ -131,7 +141,7 @@ def tables_of(case: LLMCase, data: LLMData) -> KernelTables | None:
 
 def with_limits(plan: LLMPlan, case: LLMCase) -> LLMPlan:
     """A plan whose models have the limits of a case."""
-    said = {f"slo_{n}_s": None if math.isinf(x) else x for n, x in zip(("ttft", "tpot"), limits(case), strict=True)}
+    said = promised(case.workload.promises)
     return plan.model_copy(update={"models": tuple(m.model_copy(update=said) for m in plan.models)})
 
 
@@ -203,7 +213,7 @@ def _seen(case: LLMCase) -> str:
     if case.planner.name == "vllm":
         unseen["engine"] = True
     if case.planner.name == "fixed":
-        unseen["workload"] = {"slo_ttft", "slo_tpot", "slo_scale"}
+        unseen["workload"] = {"slo", "slo_ttft", "slo_tpot", "slo_scale"}
     return case.model_dump_json(exclude=unseen)
 
 

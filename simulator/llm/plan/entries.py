@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, fields
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, field_validator
 
 from ....errors import InputError
 from ....profiles.llm.decoder import DecoderSpec, decoder
 from ....profiles.llm.zoo import DECODERS
 from ...plan.entries import Entry, Name, Seconds, SparseEntry
 from ..policy.catalogue import POLICIES, policy_config
+from ..result.objectives import Promises, objectives_of
 
-__all__ = ["Deployment", "LLMWorkload", "ServedModel"]
+__all__ = ["Deployment", "LLMWorkload", "ServedModel", "promised"]
 
 Degree = Annotated[int, Field(gt=0)]
 Option = bool | int | float | str | None
@@ -34,20 +36,30 @@ class ServedModel(Entry):
     shape: dict[str, JsonValue] = Field(default_factory=dict, description="fields of DecoderSpec, if it is not shipped")
     slo_ttft_s: float | None = Field(default=None, gt=0, description="limit of the time to first token (s)")
     slo_tpot_s: float | None = Field(default=None, gt=0, description="limit of the time per further token (s)")
+    slo: tuple[str, ...] = Field(
+        default=(), description="further limits and percentiles, of all requests or of a class: 'p90 ttft <= 1 s'"
+    )
+
+    @field_validator("slo")
+    @classmethod
+    def _objectives(cls, said: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(str, objectives_of(said)))
 
     @classmethod
-    def of(
-        cls, spec: DecoderSpec, *, name: str = "", slo_ttft_s: float | None = None, slo_tpot_s: float | None = None
-    ) -> ServedModel:
-        """The entry of a decoder; spelt out where it is not a shipped one."""
+    def of(cls, spec: DecoderSpec, *, name: str = "", **promises: Any) -> ServedModel:
+        """The entry of a decoder; spelt out where it is not a shipped one. `promises` are the fields ``slo…``."""
         shipped = DECODERS.get(spec.name) == spec
         return cls(
             name=name or spec.name,
             decoder=spec.name if shipped and name not in ("", spec.name) else "",
             shape={} if shipped else asdict(spec),
-            slo_ttft_s=slo_ttft_s,
-            slo_tpot_s=slo_tpot_s,
+            **promises,
         )
+
+    @property
+    def promises(self) -> Promises:
+        """What its users were promised."""
+        return Promises(self.slo_ttft_s or math.inf, self.slo_tpot_s or math.inf, objectives_of(self.slo))
 
     @property
     def spec(self) -> DecoderSpec:
@@ -69,6 +81,15 @@ class ServedModel(Entry):
             return DecoderSpec(**shape)
         except TypeError as error:
             raise InputError(f"shape: {str(error).partition(') ')[2] or error}") from None
+
+
+def promised(promises: Promises) -> dict[str, Any]:
+    """What was promised, as the fields of a `ServedModel` say it."""
+    return {
+        "slo_ttft_s": promises.ttft_s if math.isfinite(promises.ttft_s) else None,
+        "slo_tpot_s": promises.tpot_s if math.isfinite(promises.tpot_s) else None,
+        "slo": tuple(map(str, promises.objectives)),
+    }
 
 
 class Deployment(SparseEntry):

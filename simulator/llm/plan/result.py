@@ -6,6 +6,7 @@ from __future__ import annotations
 # pyright: reportMissingTypeStubs=false
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from ...metrics import goodput
 from ...plots import draw_cdf, panels
 from ...summary import Figure, Summary
 from ..result.columns import LLMResult
+from ..result.objectives import Judgement
 from .entries import Deployment
 from .file import LLMPlan
 
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 __all__ = ["LLMPlanResult"]
-
-INF = float("inf")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,23 +46,29 @@ class LLMPlanResult(Shown):
         return sum(len(r) for r in self.results.values())
 
     def limits(self, model: str) -> tuple[float, float]:
-        """Limits of TTFT and of TPOT of a model, seconds; infinite where the plan says none."""
-        said = self.plan.model(model)
-        return said.slo_ttft_s or INF, said.slo_tpot_s or INF
+        """Limits of TTFT and of TPOT of every request of a model, seconds; infinite where the plan says none."""
+        said = self.plan.model(model).promises
+        return said.ttft_s, said.tpot_s
 
     @property
     def has_limits(self) -> bool:
         """Whether the plan states a latency limit for any of its models."""
-        return any(m.slo_ttft_s or m.slo_tpot_s for m in self.plan.models)
+        return any(m.promises.some for m in self.plan.models)
 
-    def good(self, model: str) -> int:
-        """Requests of a model that finished within both limits."""
-        ttft, tpot = self.limits(model)
-        return round(self.results[model].attainment(ttft=ttft, tpot=tpot) * len(self.results[model]))
+    @cached_property
+    def judgements(self) -> dict[str, Judgement]:
+        """Model -> how its requests fared by what the plan promises."""
+        return {name: self.plan.model(name).promises.judge(result) for name, result in self.results.items()}
+
+    def good(self, model: str) -> float:
+        """Requests of a model that attained what was promised: a count, but for missed percentiles (`Judgement`)."""
+        judged = self.judgements[model]
+        share = judged.attainment * len(self.results[model])
+        return share if judged.verdicts else round(share)
 
     @property
     def attainment(self) -> float:
-        """Share of all requests that finished within both limits of their model; without any limit, that finished."""
+        """Share of all requests that attained what their model promises; without any limit, that finished."""
         return sum(self.good(m) for m in self.results) / len(self)
 
     @property
@@ -95,12 +101,13 @@ class LLMPlanResult(Shown):
         rows: dict[str, dict[str, float]] = {}
         for name, result in self.results.items():
             ttft, tpot = self.limits(name)
+            good = self.judgements[name].attainment * (len(result) if result.counted is None else result.counted.sum())
             rows[name] = {
                 "requests": len(result),
-                "attainment": result.attainment(ttft=ttft, tpot=tpot),
+                "attainment": self.judgements[name].attainment,
                 "ttft_attainment": result.attainment(ttft=ttft),
                 "tpot_attainment": result.attainment(tpot=tpot),
-                "goodput_per_s": result.goodput(ttft=ttft, tpot=tpot),
+                "goodput_per_s": goodput(good, *result.arrival_span, result.span[1]),
                 "ttft_p50_s": result.ttft(50),
                 "ttft_p90_s": result.ttft(90),
                 "tpot_p50_s": result.tpot(50),
@@ -160,7 +167,9 @@ class LLMPlanResult(Shown):
 
     def summary(self) -> Summary:
         """The figures that one looks at first, each with its unit."""
-        said = "within both limits of their model" if self.has_limits else "that finished: the plan sets no limits"
+        said = (
+            "that attained what their model promises" if self.has_limits else "that finished: the plan sets no limits"
+        )
         devices = len(self.plan.used_devices)
         return Summary(
             repr(self),

@@ -27,8 +27,8 @@ def explain(plan: LLMPlan) -> str:
             for name, value in (("TTFT", model.slo_ttft_s), ("TPOT", model.slo_tpot_s))
             if value is not None
         ]
-        if limits:
-            lines.append(f"SLO of {model.name}: {', '.join(limits)}")
+        if limits or model.slo:
+            lines.append(f"SLO of {model.name}: {', '.join((*limits, *model.slo))}")
     lines.append(f"router: {plan.router}")
     for deployment in plan.deployments:
         lines += _deployment(plan, deployment)

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import itertools
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from meshwright.errors import InputError
-from meshwright.planners.vllm import Candidate, DrawnTraffic, EngineShape, GivenTraffic
+from meshwright.planners.vllm import Candidate, DrawnTraffic, EngineShape, GivenTraffic, LLMDemand
 from meshwright.planners.vllm.choice import Front, split
 from meshwright.planners.vllm.halving import Rung, rungs, successive_halving
 from meshwright.planners.vllm.layouts import place
 from meshwright.planners.vllm.scoring import Score, score_of
 from meshwright.planners.vllm.search import Bracket, Finalist
+from meshwright.profiles.llm import decoder
 from meshwright.seeds import generator
 from meshwright.simulator import Cluster
-from meshwright.simulator.llm import LLMTrace, conversations
+from meshwright.simulator.llm import LLMResult, LLMTrace, conversations
+from meshwright.simulator.llm.result.iterations import Iterations, TokenRuns
 from meshwright.traces.lengths import length_profile
 
 
@@ -150,11 +151,15 @@ def test_slack_is_what_is_left_of_the_tighter_limit(ttft_s: float, tpot_s: float
     n = 10
     arrival = np.arange(n + 2, dtype=float)
     first = arrival + 3.0
-    result = SimpleNamespace(
-        arrival=arrival, first_token=first, finish=np.concatenate([(first + 8 * 0.25)[:-2], first[-2:-1], [np.nan]]),
-        generated=np.array([9] * n + [1, 0]), finished=np.array([True] * (n + 1) + [False]),
-        attainment=lambda ttft=math.inf, tpot=math.inf: 1.0, goodput=lambda ttft, tpot: 1.0,
-        ttft=lambda p: 3.0, tpot=lambda p: 0.25,
+    none = np.zeros(0, dtype=np.int64)
+    times = np.zeros(0)
+    result = LLMResult(
+        LLMTrace(arrival, [5] * (n + 2), [9] * (n + 1) + [2]), arrival, arrival, first,
+        np.concatenate([(first + 8 * 0.25)[:-2], first[-2:-1], [np.nan]]), np.array([9] * n + [1, 0]),
+        np.zeros(n + 2, dtype=np.int64), np.zeros(n + 2, dtype=np.int64), np.zeros(n + 2, dtype=np.int64),
+        np.zeros(n + 2, dtype=np.bool_),
+        Iterations(none, times, times, *[none] * 9, 1, 1), TokenRuns(none, none, none),
     )  # fmt: skip
-    score = score_of(result, SimpleNamespace(ttft_s=ttft_s, tpot_s=tpot_s))  # type: ignore[arg-type]
+    demand = LLMDemand(decoder("llama-3.1-8b"), GivenTraffic(result.trace), ttft_s, tpot_s)
+    score = score_of(result, demand)
     assert score.slack == pytest.approx(slack, rel=1e-12)

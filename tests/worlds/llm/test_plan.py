@@ -115,7 +115,7 @@ def test_no_plan_is_exit_code_three_with_the_smallest_change(capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ([*PLAN, "--slo", "1"], "No such option: --slo"),
+        ([*PLAN, "--slo", "one"], "slo: expected something like 'p90 ttft <= 1 s'"),
         ([*PLAN, "-o", "tensor=2"], "planner.options: unknown option 'tensor'; known: "),
         ([*PLAN, "--objective", "speed"], "planner.objective: should be 'goodput', 'devices' or 'rate'"),
         ([*PLAN, "--lengths", "nowhere.csv"], "nowhere.csv"),
@@ -141,7 +141,7 @@ def test_bad_simulate_options(planned: Path, tmp_path: Path, capsys: pytest.Capt
     other = tmp_path / "other.json"
     other.write_text("{}")
     for line, said in (
-        (["--lengths", "alpaca", "--slo", "1"], "No such option: --slo"),
+        (["--lengths", "alpaca", "--slo", "one"], "slo: expected something like"),
         (["--lengths", "alpaca", "--engine", "c"], "engine"),
         (["--lengths", "alpaca", "--slo-tpot", "0"], "slo_tpot"),
         (["--lengths", "alpaca", "--devices", "3"], "No such option: --devices"),

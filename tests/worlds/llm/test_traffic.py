@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from meshwright.errors import InputError
+from meshwright.errors import InfeasibleError, InputError
 from meshwright.simulator.llm import LLMPlan
 from meshwright.worlds.faces import case, plan
 
@@ -54,5 +54,79 @@ def test_prefix_hashes_reach_the_planner(tmp_path: Path) -> None:
 def test_a_log_that_names_no_models_is_for_one(tmp_path: Path) -> None:
     mooncake(tmp_path, shared=True)
     two = {**CASE, "model": ["llama-3.1-8b", "qwen2.5-7b"]}
-    with pytest.raises(InputError, match=r"workload\.trace: mooncake\.jsonl: does not say which model a request is for"):
+    with pytest.raises(
+        InputError, match=r"workload\.trace: mooncake\.jsonl: does not say which model a request is for"
+    ):
         plan(case("llm", **two, trace="mooncake.jsonl"), folder=tmp_path)
+
+
+def drawn(**more: Any) -> dict[str, Any]:
+    """Two devices under drawn traffic."""
+    return {**CASE, "devices": 2, "lengths": "alpaca", "rate": 40.0, "duration": 5.0} | more
+
+
+def test_percentiles_of_classes_are_promised_kept_and_printed() -> None:
+    said = case(
+        "llm", **drawn(classes={"chat": 0.7, "batch": 0.3}, slo=["chat: p90 ttft <= 1 s", "batch: e2e <= 20 s"])
+    )
+    made = plan(said)
+    assert isinstance(made.file, LLMPlan)
+    (model,) = made.file.models
+    assert model.slo == ("chat: p90 ttft <= 1 s", "batch: e2e <= 20 s")
+    assert made.file.predicted["attainment"] == made.simulate().attainment == 1.0
+    assert "SLO of Llama-3.1-8B: chat: p90 ttft <= 1 s, batch: e2e <= 20 s" in made.file.explain()
+    late = made.simulate(case("llm", **drawn(classes={"chat": 0.7, "batch": 0.3}, slo=["chat: p90 ttft <= 1 ms"])))
+    (judged,) = late.judgements.values()
+    assert not judged.met
+    (served,) = late.results.values()
+    assert 0.6 < served.trace.of_class("chat").mean() < 0.8
+    assert late.attainment == pytest.approx(1 - served.trace.of_class("chat").mean(), abs=1e-9)
+
+
+def test_a_percentile_decides_how_many_devices_are_needed() -> None:
+    """What is promised to 50 % of the requests needs fewer devices than what is promised to 99 %."""
+    few, many = (
+        plan(
+            case("llm", **drawn(
+                devices=4, rate=120.0, lengths="sharegpt", slo=[f"p{p} ttft <= 300 ms"],
+                planner={"name": "vllm", "options": OPTIONS, "objective": "devices"},
+            ))
+        ).file
+        for p in (50, 99)
+    )  # fmt: skip
+    assert isinstance(few, LLMPlan)
+    assert isinstance(many, LLMPlan)
+    assert len(few.used_devices) < len(many.used_devices)
+    assert few.predicted["attainment"] == many.predicted["attainment"] == 1.0
+
+
+def test_a_percentile_that_no_devices_keep_is_said_with_the_one_that_they_do() -> None:
+    asked = case("llm", **drawn(
+        slo=["p99 e2e <= 10 ms"], planner={"name": "vllm", "options": OPTIONS, "objective": "devices"},
+    ))  # fmt: skip
+    with pytest.raises(
+        InfeasibleError, match=r"within p99 e2e <= 10 ms is not reached .* smallest change: p99 e2e <= \d"
+    ):
+        plan(asked)
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"slo": ["p90 ttft 1 s"]}, "workload.*slo: expected something like 'p90 ttft <= 1 s'"),
+        ({"slo": ["chat: p90 ttft <= 1 s"]}, "no request is of class 'chat': there are no classes; give shares"),
+        ({"slo": ["cat: p90 ttft <= 1 s"], "classes": {"chat": 1}}, "of class 'cat': classes are chat"),
+        ({"classes": {"chat": 0.7, "batch": 0.2}}, "classes: expected shares above 0 that add up to 1"),
+    ],
+)
+def test_wrong_promises_are_refused(said: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        case("llm", **drawn(**said))
+
+
+def test_classes_of_a_trace_are_those_that_it_names(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("arrival,model,class,prompt_tokens,output_tokens\n0,a,chat,5,6\n2,a,chat,7,8\n")
+    with pytest.raises(InputError, match=r"workload\.slo: no request of t\.csv is of class 'batch'; it has chat"):
+        plan(case("llm", **CASE, trace="t.csv", slo=["batch: p90 ttft <= 1 s"]), folder=tmp_path)
+    made = plan(case("llm", **CASE, trace="t.csv", slo=["chat: p90 ttft <= 1 s"]), folder=tmp_path)
+    assert made.file.predicted["attainment"] == 1.0

@@ -17,10 +17,13 @@ __all__ = ["case_of"]
 TRAFFIC = ("seed", "warmup", "kernels", "workload")
 """What counts of a plan's case: the cluster, the models and their limits stand in the plan itself."""
 
-LIMITS = ("workload.slo_ttft", "workload.slo_tpot", "workload.slo_scale")
+LIMITS = ("workload.slo_ttft", "workload.slo_tpot", "workload.slo", "workload.slo_scale")
 """What a plan holds for each model, scaled."""
 
-DRAWN = ("workload.rate", "workload.cv", "workload.requests", "workload.duration", "workload.split", "workload.lengths")
+DRAWN = (
+    "workload.rate", "workload.cv", "workload.requests", "workload.duration", "workload.split", "workload.lengths",
+    "workload.classes",
+)  # fmt: skip
 AGAINST = {
     "workload.trace": DRAWN, **dict.fromkeys(DRAWN, ("workload.trace",)),
     "workload.requests": ("workload.trace", "workload.duration"),
@@ -75,10 +78,12 @@ def _device_said(plan: LLMPlan) -> str:
     return said if isinstance(said, str) else name
 
 
-def _limits(plan: LLMPlan) -> dict[str, float]:
+def _limits(plan: LLMPlan) -> dict[str, Any]:
     """Limits that all models share, in seconds."""
+    first, *rest = (model.slo for model in plan.models)
+    shared = {"slo": first} if first and all(slo == first for slo in rest) else {}
     found = {name: {getattr(model, f"{name}_s") for model in plan.models} for name in ("slo_ttft", "slo_tpot")}
-    return {name: value for name, (value, *others) in found.items() if not others and value is not None}
+    return shared | {name: value for name, (value, *others) in found.items() if not others and value is not None}
 
 
 def _traffic(plan: LLMPlan, known: set[str], door: DoorName) -> dict[str, Any]:

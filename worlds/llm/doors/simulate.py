@@ -70,6 +70,8 @@ def simulated(asked: Asked) -> Answer:
         for path in bands
         for name, found in bands[path].items()
     ]
+    for path, result in results.items():
+        text += [f"{path}: {name}: {v}" for name, judged in result.judgements.items() for v in judged.verdicts]
     for path, told in forecasts.items():
         text += ["", *_interval(path, told)]
     for path, result in results.items():
@@ -118,6 +120,13 @@ def _document(path: str, result: LLMPlanResult, told: Forecast | None) -> dict[s
         "engine": result.made_by,
         **result.summary(),
         **({} if result.has_limits else {"attainment": None}),
+        "objectives": {
+            name: [
+                {"objective": str(v.objective), "value_s": v.value_s, "share": v.share, "met": v.met}
+                for v in judged.verdicts
+            ]
+            for name, judged in result.judgements.items()
+        },
         "per_model": result.per_model().reset_index().to_dict("records"),
         "per_deployment": result.per_deployment().reset_index().to_dict("records"),
     }
