@@ -72,6 +72,7 @@ def successive_halving(
     eta: int = 3,
     finalists: int = 4,
     smallest: int = 200,
+    hopeless: Callable[[Sequence[S]], bool] | None = None,
 ) -> Halving[T, S]:
     """Find the best candidates.
 
@@ -91,6 +92,8 @@ def successive_halving(
         Candidates of the last round.
     smallest : int
         Fewest requests of a round.
+    hopeless : callable, optional
+        Told the scores of every round but the last; where it says True the race ends, and nobody is left.
 
     Raises
     ------
@@ -110,6 +113,8 @@ def successive_halving(
         rounds.append(Rung(size, len(alive)))
         order = sorted(zip(alive, scores, strict=True), key=lambda pair: (tuple(-x for x in better(pair[1])), pair[0]))
         last = number == len(budgets) - 1
+        if not last and hopeless is not None and hopeless(scores):
+            return Halving((), (*((candidates[i], s, size) for i, s in order), *dropped), tuple(rounds))
         kept = len(order) if last else max(finalists, -(-len(order) // eta))
         dropped[:0] = [(candidates[i], score, size) for i, score in order[kept:]]
         ranked = order[:kept]

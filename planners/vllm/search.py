@@ -14,7 +14,7 @@ from .layouts import Shapes, candidates, place
 from .scoring import Evaluator, Score, Task
 from .space import Candidate, SearchSpace
 
-__all__ = ["Bracket", "Effort", "Finalist", "ModelSearch"]
+__all__ = ["Bracket", "Effort", "Finalist", "ModelSearch", "lost"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -31,12 +31,15 @@ class Effort(Shown):
         Requests of the first round, at least.
     seeds : int
         Seeds of the last round: intervals come from them.
+    share_steps : int
+        In how many steps the shares of requests are tried that unlike engines get: 20 for steps of 5 %.
     """
 
     eta: int = 3
     finalists: int = 3
     smallest: int = 200
     seeds: int = 3
+    share_steps: int = 20
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -82,17 +85,22 @@ class Finalist:
 
     def lost_to(self, winner: Finalist) -> str:
         """Why another candidate was taken instead."""
-        said: list[str] = []
-        for name, of in (
-            ("load", _factor), ("good", _attained), ("TTFT kept", _ttft), ("TPOT kept", _tpot), ("slack", _slack),
-        ):  # fmt: skip
-            mine, theirs = [of(s) for s in self.scores], [of(s) for s in winner.scores]
-            if not all(map(math.isfinite, (*mine, *theirs))) or mine == theirs:
-                continue
-            gap = paired_difference(mine, theirs)
-            sure = "" if gap.n == 1 or gap.differs_from_zero else " (within noise)"
-            said.append(f"{name} {gap.mean:+.3g}{f' ± {gap.half_width:.2g}' if gap.n > 1 else ''}{sure}")
-        return "; ".join(said) or "equal; comes later in the order of search"
+        return lost(self.scores, winner.scores)
+
+
+def lost(mine: Sequence[Score], theirs: Sequence[Score]) -> str:
+    """How scores differ from the winner's of the same seeds, in words."""
+    said: list[str] = []
+    for name, of in (
+        ("load", _factor), ("good", _attained), ("TTFT kept", _ttft), ("TPOT kept", _tpot), ("slack", _slack),
+    ):  # fmt: skip
+        here, there = [of(s) for s in mine], [of(s) for s in theirs]
+        if not all(map(math.isfinite, (*here, *there))) or here == there:
+            continue
+        gap = paired_difference(here, there)
+        sure = "" if gap.n == 1 or gap.differs_from_zero else " (within noise)"
+        said.append(f"{name} {gap.mean:+.3g}{f' ± {gap.half_width:.2g}' if gap.n > 1 else ''}{sure}")
+    return "; ".join(said) or "equal; comes later in the order of search"
 
 
 def _factor(score: Score) -> float:

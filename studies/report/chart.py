@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .look import Style, canvas, png, svg
+from ...worlds.look.figures import Style, canvas, png, svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

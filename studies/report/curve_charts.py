@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...worlds.look.figures import FAINT
 from ..design.ranges import Range
 from .chart import Chart, compose
 from .curves import curve_frame, draw_curves, in_gib, round_ticks
 from .layout import Kind, Layout, kind_of, layout, spread
-from .look import FAINT
 from .results import Frame, Results
 from .words import LATENCIES, label, plain, scale, sized
 

@@ -8,8 +8,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...worlds.look.figures import DASHES, Style
 from .layout import Kind, Panel
-from .look import DASHES, Style
 from .results import Frame
 from .words import plain, scale
 

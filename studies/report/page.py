@@ -6,16 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib.resources import files
-from string import Template
 from typing import Any
 
 from ...worlds import Panel
+from ...worlds.look import Style, document, held, items, pairs, section
 from ..point import Point
 from ..questions.answer import Answer
 from .chart import Chart
 from .headline import headline_sentence
-from .look import Style
 from .results import Results
 from .table import table_html
 from .words import number, scale, with_unit
@@ -23,35 +21,11 @@ from .words import number, scale, with_unit
 __all__ = ["Winner", "page"]
 
 MAX_LINES_OPEN = 60
+FOOTER = (
+    "Made by Meshwright. The points behind this page are in points.csv, their means in summary.csv, the figures as "
+    "pictures and tables in the folder figures, all beside this page."
+)
 _TILES = ("attainment", "mean_latency", "p99_latency", "goodput", "utilization", "cost_per_hour")
-
-_PAGE = Template("""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<link rel="icon" href="data:,">
-<title>$title</title>
-<style>
-$css</style>
-</head>
-<body>
-<header>
-<p class="eyebrow">Meshwright study</p>
-<h1>$title</h1>
-$hero
-</header>
-<main>
-$sections
-</main>
-<footer><p>Made by Meshwright. The points behind this page are in points.csv, their means in summary.csv, the figures as
-pictures and tables in the folder figures, all beside this page.</p></footer>
-<script>
-$js</script>
-</body>
-</html>
-""")
 
 
 @dataclass(frozen=True)
@@ -88,41 +62,22 @@ def page(
     text = results.study.text.rstrip()
     unfold = " open" if text.count("\n") < MAX_LINES_OPEN else ""
     sections = [
-        _section("Curves", f'<div class="charts">{"".join(_chart(c, results.looks) for c in charts)}</div>')
+        section("Curves", f'<div class="charts">{"".join(_chart(c, results.looks) for c in charts)}</div>')
         if charts
         else "",
         *(_winner(w, results) for w in winners),
         _breaks(results),
-        _section("All results", table_html(results)) if len(results.summary) else "",
-        _section("What to know", f'<ul class="warnings">{_items(warnings)}</ul>') if warnings else "",
-        _section(
+        section("All results", table_html(results)) if len(results.summary) else "",
+        section("What to know", f'<ul class="warnings">{items(warnings)}</ul>') if warnings else "",
+        section(
             "Study file",
             f"<details{unfold}><summary>{text.count(chr(10)) + 1} lines</summary><pre>{escape(text)}</pre></details>",
         )
         if text
         else "",
-        _section("Versions, seeds and digests", f'<dl class="facts">{_pairs(facts)}</dl>'),
+        section("Versions, seeds and digests", f'<dl class="facts">{pairs(facts)}</dl>'),
     ]
-    return _PAGE.substitute(
-        title=escape(results.study.name), css=_data("page.css"), js=_data("page.js"), hero=_hero(results, winners),
-        sections="\n".join(s for s in sections if s),
-    )  # fmt: skip
-
-
-def _data(name: str) -> str:
-    return files(__spec__.parent).joinpath(name).read_text(encoding="utf-8")
-
-
-def _section(title: str, body: str) -> str:
-    return f"<section>\n<h2>{escape(title)}</h2>\n{body}\n</section>"
-
-
-def _items(texts: Sequence[str]) -> str:
-    return "".join(f"<li>{escape(t)}</li>" for t in texts)
-
-
-def _pairs(facts: Mapping[str, str]) -> str:
-    return "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in facts.items())
+    return document(results.study.name, "Meshwright study", _hero(results, winners), sections, FOOTER)
 
 
 def _hero(results: Results, winners: Sequence[Winner]) -> str:
@@ -145,12 +100,7 @@ def _hero(results: Results, winners: Sequence[Winner]) -> str:
 def _sentence(text: str, kind: str, look: Style | None) -> str:
     style = f' style="border-color: var(--c{look.index})"' if look else ""
     size = " long" if len(text) > 240 else " fair" if len(text) > 110 else ""
-    return f'<p class="{kind}{size}"{style}>{_held(text)}</p>'
-
-
-def _held(text: str) -> str:
-    """Escaped, with numbers held to their signs."""
-    return escape(text).replace(" %", "\u00a0%").replace(" ± ", "\u00a0±\u00a0").replace(" × ", "\u00a0×\u00a0")
+    return f'<p class="{kind}{size}"{style}>{held(text)}</p>'
 
 
 def _best_sentence(results: Results) -> str:
@@ -228,7 +178,7 @@ def _winner(winner: Winner, results: Results) -> str:
         f'<figure class="panel"><h3>{escape(p.title)}</h3><figcaption>{escape(p.caption)}</figcaption>{p.body}</figure>'
         for p in winner.panels
     )
-    return _section(title, f'<p class="note">{escape(winner.why)}</p><div class="panels">{panels}</div>')
+    return section(title, f'<p class="note">{escape(winner.why)}</p><div class="panels">{panels}</div>')
 
 
 def _breaks(results: Results) -> str:
@@ -247,12 +197,12 @@ def _breaks(results: Results) -> str:
         '<p class="note">One factor is changed at a time. A bar is the smallest change that misses the target: the '
         "shorter, the sooner it breaks.</p>"
     )
-    return _section("What breaks first", note + "".join(blocks))
+    return section("What breaks first", note + "".join(blocks))
 
 
 def _rank(part: Answer, most: float) -> str:
     """A factor: its change in words, as a bar, and what is left then."""
     change, _, left = part.short.removesuffix(")").partition(" (") if part.short else (part.quantity, "", part.sentence)
     bar = "" if part.change is None else f'<i style="width: {100 * abs(part.change) / (most or 1):.1f}%"></i>'
-    held = '<span class="held">holds</span> ' if part.change is None and not part.error else ""
-    return f'<li><b>{_held(change)}</b><span class="bar">{bar}</span><p>{held}{_held(left)}</p></li>'
+    holds = '<span class="held">holds</span> ' if part.change is None and not part.error else ""
+    return f'<li><b>{held(change)}</b><span class="bar">{bar}</span><p>{holds}{held(left)}</p></li>'

@@ -8,11 +8,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...worlds.look.figures import INK, Style
 from ..questions.answer import Answer
 from .chart import Chart, compose
 from .curves import in_gib, scale_x, ticks
 from .layout import kind_of
-from .look import INK, Style
 from .results import Frame, Results
 from .words import cell, plain
 

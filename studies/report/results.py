@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...worlds import Case
 from ...worlds.fields import paths, value_at
+from ...worlds.look.figures import Style, styles
 from ..headline import Headline, headline
 from ..point import Point
 from ..questions.answer import Answer
 from ..study import Study
 from ..summary import differences, field_columns, metric_columns, summarise
-from .look import Style, styles
 from .words import cell, plain, short_names, sized
 
 if TYPE_CHECKING:
