@@ -14,7 +14,7 @@ from ..tables.kernels import Peaks
 from ..tables.operators import area, decode_ideal, prefill_ideal
 from .parts import Surface
 
-__all__ = ["Heads", "decode_surface", "nearest_tables", "prefill_surface"]
+__all__ = ["Heads", "Tables", "decode_surface", "nearest_tables", "prefill_surface"]
 
 Floats = NDArray[np.float64]
 Tables = Mapping[tuple[str, int, int], Grid]

@@ -48,6 +48,8 @@ class CostGrid(NamedTuple):
         With several ranks: seconds of what they compute together, by the tokens of all (index); empty without.
     request_s : float
         Host time to take a request in, with its first chunk (engines of one rank).
+    beside : float
+        How many times their own time decodes take in attention where a chunk is in the same call.
     """
 
     dense: Floats
@@ -74,6 +76,7 @@ class CostGrid(NamedTuple):
     ranks: int = 1
     experts: Floats = NOTHING
     request_s: float = 0.0
+    beside: float = 1.0
 
 
 def _line(table: Floats, at: int) -> float:
@@ -158,7 +161,7 @@ def _attention(g: CostGrid, decodes: int, context: int, new: Any, before: Any, c
         return total
     total = 0.0
     if decodes:
-        total += _surface(g.decode_x, g.decode_y, g.decode, float(decodes), mean)
+        total += _surface(g.decode_x, g.decode_y, g.decode, float(decodes), mean) * (g.beside if chunks else 1.0)
     together = float(chunks)
     for i in range(chunks):
         n = float(new[i])

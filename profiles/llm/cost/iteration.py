@@ -15,7 +15,8 @@ from ..parallel.layout import Parallel
 from ..parallel.ranks import Ranks, check_degrees, whole
 from ..tables.kernels import KernelTables, Operators, Peaks
 from ..tables.layers import check_layers
-from .experts import Spread
+from .beside import beside_chunks
+from .experts import ALL2ALL, Spread
 from .grid import NOTHING, CostGrid
 from .layers import LayerKernels
 from .links import PCIE, link_between
@@ -42,6 +43,11 @@ class CostOptions(Ranks):
         As in `Ranks`; with tables by layer only ``cp=1``.
     skew : float
         How unequally experts are chosen (`experts.SKEW`); 0: all alike.
+    balanced : bool
+        Whether the ranks that experts are split over bear equally popular ones (vLLM's ``--enable-eplb``); else the
+        popular ones lie anywhere, and the fullest rank is waited for (`fullest_rank`).
+    all2all : str
+        How tokens reach the experts of other ranks, by vLLM's name (`cost.experts.ALL2ALL`).
     max_tokens, max_outputs : int
         Sizes up to which tables by tokens and outputs are laid out; beyond, they go on along their slope.
 
@@ -52,6 +58,8 @@ class CostOptions(Ranks):
     """
 
     skew: float = SKEW
+    balanced: bool = False
+    all2all: str = ALL2ALL[0]
     max_tokens: int = 16384
     max_outputs: int = 1024
 
@@ -119,7 +127,7 @@ def iteration_cost(
     if PRECISIONS.get(kv or "bf16") not in ("bfloat16", "fp8"):
         raise InputError(f"kv: expected bf16 or fp8 (got {kv!r})")
     overheads = overheads or Overheads()
-    spread = Spread(tp, o.dp, o.ep, o.skew)
+    spread = Spread(tp, o.dp, o.ep, o.skew, o.balanced, o.all2all)
     spread.check(model)
     layout = Parallel(tp=tp, cp=o.cp, exchange=o.exchange) if o.cp > 1 else None
     if layout is not None:
@@ -147,6 +155,8 @@ def iteration_cost(
         source = system.source if tables else f"roofline of {peaks.name}, nothing measured: {system.source}"
     grid, surfaces = _lay_out(kernels, overheads, model.layers, o)
     grid = grid._replace(request_s=overheads.per_request_s)
+    if kernels.mixed() is None:
+        grid = grid._replace(beside=beside_chunks(model, source if isinstance(system, KernelTables) else system.name))
     if isinstance(system, KernelTables) and system.layers is not None:
         grid = grid._replace(chunk_s=model.layers * system.layers.further_chunk_s)
         if system.layers.own:  # our engine captures decodes only: steps with prompts are launched kernel by kernel

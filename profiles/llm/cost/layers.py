@@ -93,10 +93,11 @@ class LayerKernels:
         model, spread = self.model, self.spread
         if not model.moe_layers:
             return []
-        grids, ep, found = self.layers.moe, spread.ep, spread.distinct(model, tokens)
+        grids, ep = self.layers.moe, spread.ep
+        rows, found = spread.fullest(model, tokens)
         # A rank's share of the assignments is what grids of another degree have at as many tokens fewer.
         at = min(grids, key=lambda degree: (degree != ep, degree))
-        seconds, kind = grids[at].at(tokens * at / ep, np.clip(found, grids[at].axes[1][0], None))
+        seconds, kind = grids[at].at(rows * at / model.experts_per_token, np.clip(found, grids[at].axes[1][0], None))
         if spread.width > 1:
             seconds = np.maximum(seconds / spread.width, grids[at].seconds.min())
         if at != ep or spread.width > 1:

@@ -17,7 +17,7 @@ from ..tables.grid import EXTRAPOLATED, Grid
 from ..tables.kernels import Operators, Peaks
 from ..tables.operators import gemm_ideal
 from ..tables_outliers import outlier_lines, set_aside
-from .attention import Heads, decode_surface, nearest_tables, prefill_surface
+from .attention import Heads, Tables, decode_surface, nearest_tables, prefill_surface
 from .experts import ALONE, ROUTING_KERNELS, Spread, expert_seconds, measured_experts
 from .latent import latent_decode, latent_prefill, projections
 from .overheads import Overheads
@@ -117,7 +117,9 @@ class OperatorKernels:
         found = expert_seconds(self.model, self.spread, tokens, self.operators, self.peaks, self.gemm)
         near = self.tp * self.spread.dp <= self.peaks.devices_per_node
         rate = self.peaks.link_bytes_per_s * self.peaks.efficiency if near else self.peaks.far_bytes_per_s
-        return [found, *self.spread.exchanges(self.model, tokens, self.peaks.link_latency_s, rate)]
+        # Sent as the experts take them: in 8 bits with a scale of four bytes for 128 numbers.
+        number = 1 + 4 / 128 if self.gemm.startswith("fp8") else 2.0
+        return [found, *self.spread.exchanges(self.model, tokens, self.peaks.link_latency_s, rate, number)]
 
     def fallbacks(self) -> list[str]:
         """What was not measured in this precision or width, and what stands for it, one line each."""
@@ -180,7 +182,7 @@ class OperatorKernels:
         """Attention of equal prompts without context; shards outside the tensor-parallel group share it."""
         if self.layout is None or self.layout.inside:
             latent = latent_prefill(self.model, self.tp, self.peaks) if self.model.kv_rank else None
-            tables = {} if latent else self.operators.prefill
+            tables: Tables = {} if latent else self.operators.prefill
             return windowed(prefill_surface(tables, self._prompt_heads, self.peaks, latent), self.model, areas=True)
         found = prefill_surface(self.operators.prefill, self._heads, self.peaks)
         return Surface(found.x, found.y, found.seconds / self.layout.cp, found.kind)

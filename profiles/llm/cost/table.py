@@ -155,6 +155,7 @@ class TableCost(Shown):
             parts.append(Part("attention of prefill", seconds, KINDS[kind]))
         if decodes:
             seconds = float(attention_seconds(self._grid, decodes, context, none, none))
+            seconds *= self._grid.beside if len(new) else 1.0
             parts.append(Part("attention of decodes", seconds, KINDS[decode.basis(decodes, context / decodes)]))
         return parts
 

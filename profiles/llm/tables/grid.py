@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ....reprs import Shown
 from ..tables_outliers import Outlier, above, contradicting, envelope, spiking
+from .tiles import Tiles
 
 __all__ = ["EXTRAPOLATED", "INTERPOLATED", "KINDS", "MEASURED", "Grid"]
 
@@ -50,6 +51,8 @@ class Grid(Shown):
     aside : tuple of Outlier
         Measured points that contradict others (`tables_outliers`): they are taken as not measured, and lie between the
         points that are nowhere larger and nowhere smaller.
+    tiles : Tiles, optional
+        Steps along the first coordinate, where they are known: between points, time goes by them.
     """
 
     names: tuple[str, ...]
@@ -59,6 +62,7 @@ class Grid(Shown):
     ideal: Callable[..., Any]
     log: bool = False
     aside: tuple[Outlier, ...] = ()
+    tiles: Tiles | None = None
 
     @classmethod
     def build(
@@ -142,6 +146,10 @@ class Grid(Shown):
         """
         points: list[Floats] = [np.array(x, dtype=float) for x in np.broadcast_arrays(*where)]
         kind = np.zeros(points[0].shape, dtype=np.int8)
+        if self.tiles is not None:
+            scheduled = points[0]
+            points[0] = self.tiles.padded(scheduled, self.axes[0])
+            kind[points[0] != scheduled] = INTERPOLATED
         cells: list[NDArray[np.intp]] = []
         weights: list[Floats] = []
         inside: list[Floats] = []
@@ -203,6 +211,7 @@ class Grid(Shown):
             np.take(self.measured, kept, axis),
             self.ideal,
             self.log,
+            tiles=self.tiles,
         )
         axes[axis] = self.axes[axis][left]
         guess, kind = part.at(*np.meshgrid(*axes, indexing="ij"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from ..parallel.engine_reduce import SLOW, SWITCHED, engine_all_reduce
 from .checks import consistent, read_table, read_yaml, units
 from .grid import Grid
 from .kernels import KernelTables, Operators, Peaks
+from .tiles import tiles_of
 
 __all__ = ["GEMM_BYTES", "area", "datasheet", "gemm_ideal", "load_operators"]
 
@@ -87,7 +89,8 @@ def load_operators(folder: Path) -> KernelTables:
         grid = Grid.build(("m", "n", "k"), (m, n, k), seconds * MS, ideal)
         units(f"{gemm_file}: latency in ms: {dtype}", grid.best_share, 0.02)
         consistent(f"{gemm_file}: {dtype}", grid)
-        gemm[str(dtype)] = grid
+        device, framework = (str(rows[c].iloc[0]) if c in rows.columns else "" for c in ("device", "framework"))
+        gemm[str(dtype)] = replace(grid, tiles=tiles_of(device, framework, str(dtype)))
     source = ", ".join(str(frame[c].iloc[0]) for c in ("device", "framework", "version") if c in frame.columns)
     return KernelTables(
         folder.name,

@@ -24,6 +24,7 @@ from meshwright.profiles.llm import (
 )
 from meshwright.profiles.llm.decoder import DecoderSpec
 from meshwright.profiles.llm.experts import distinct_experts, popularity
+from meshwright.profiles.llm.fullest_rank import fullest_rank
 
 Writer = Callable[..., Path]
 QWEN = decoder("Qwen3-30B-A3B")
@@ -146,7 +147,10 @@ def test_ranks_that_step_together() -> None:
     assert both["QKV projection"] == half["QKV projection"]
     assert both["attention of the fullest rank"] == pytest.approx(half["attention of decodes"])
     fixed = 48 * 4 * 3e-6
-    assert both["experts"] - fixed == pytest.approx((whole["experts"] - fixed) / 2)
+    # Half of the experts, and what the fuller rank has more of them (`test_fullest_rank`).
+    distinct = fullest_rank(128, 8, 2, np.array([64.0]))[1][0] / distinct_experts(128, 8, 64.0)
+    assert 0.5 < distinct < 0.53
+    assert both["experts"] - fixed == pytest.approx((whole["experts"] - fixed) * distinct, rel=0.01)
     sent = 0.5 * 64 * 2048 * 2
     line = gpu.intra_node
     assert both["combine experts"] == pytest.approx(48 * (line.latency_s + sent / (0.8 * line.bandwidth_bytes_per_s)))
@@ -190,7 +194,8 @@ def test_layers_with_experts(
     assert "down_proj" not in parts
     pair = iteration_cost(QWEN, tables, dp=2, ep=2, overheads=NO_OVERHEADS, skew=0.0)
     parts = {p.name: p.seconds for p in pair.explain(Iteration((), 64, 64 * 100, 64))}
-    assert parts["experts"] == pytest.approx(48 * 1e-6 * (20 + 10 * experts / 2 + 3.2), rel=1e-6)
+    rows, distinct = (float(found[0]) for found in fullest_rank(128, 8, 2, np.array([64.0]), 0.0))
+    assert parts["experts"] == pytest.approx(48 * 1e-6 * (20 + 10 * distinct + 0.1 * rows / 8), rel=1e-6)
     assert parts["layernorm"] == pytest.approx(48 * 2 * 1e-6 * (3.0 + 0.32))
     assert "dispatch to experts" in parts
 

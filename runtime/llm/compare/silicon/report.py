@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from .....reprs import Shown
 from .rows import SiliconRow, Skipped
 
 __all__ = ["Benchmark", "Predicted", "SiliconComparison"]
+
+MEDIANS = ("tpot_median_ape", "ttft_median_ape", "e2e_median_ape")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -96,12 +98,21 @@ class Predicted(Shown):
         """Signed fraction."""
         return self.tpot_ms / self.row.tpot_ms - 1
 
+    @property
+    def e2e_error(self) -> float:
+        """Signed fraction of TTFT and the further tokens' TPOT together."""
+        further = self.row.osl - 1
+        both = (self.ttft_ms, self.tpot_ms), (self.row.ttft_ms, self.row.tpot_ms)
+        found, real = (ttft + (further * tpot if further else 0.0) for ttft, tpot in both)
+        return found / real - 1
+
     def to_dict(self) -> dict[str, Any]:
         """All inputs, predictions and errors."""
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "row"}
         said = asdict(self.row)
         measured = {"silicon_ttft_ms": said.pop("ttft_ms"), "silicon_tpot_ms": said.pop("tpot_ms")}
-        return {**said, **measured, **own, "ttft_error": self.ttft_error, "tpot_error": self.tpot_error}
+        errors = {name: getattr(self, name) for name in ("ttft_error", "tpot_error", "e2e_error")}
+        return {**said, **measured, **own, **errors, "kept": self.row.kept}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -144,11 +155,23 @@ class SiliconComparison(Shown):
         """Median over rows of the absolute error of TPOT, as a fraction; rows of one output token have none."""
         return _median([abs(p.tpot_error) for p in self.rows])
 
+    @property
+    def e2e_median_ape(self) -> float:
+        """Median over rows of the absolute error of TTFT and TPOT together, as a fraction."""
+        return _median([abs(p.e2e_error) for p in self.rows])
+
+    def kept(self) -> SiliconComparison | None:
+        """The rows that nothing here is chosen by (`SiliconRow.kept`); None if there is none, or no other."""
+        rows = tuple(p for p in self.rows if p.row.kept)
+        return replace(self, rows=rows) if 0 < len(rows) < len(self.rows) else None
+
     def to_dict(self) -> dict[str, Any]:
         """Everything, for JSON."""
+        kept = self.kept()
+        apart = {} if kept is None else {f"kept_{name}": getattr(kept, name) for name in MEDIANS}
         return {
-            "tpot_median_ape": self.tpot_median_ape,
-            "ttft_median_ape": self.ttft_median_ape,
+            **{name: getattr(self, name) for name in MEDIANS},
+            **apart,
             "tpot_median_error": _median([p.tpot_error for p in self.rows]),
             "ttft_median_error": _median([p.ttft_error for p in self.rows]),
             "rows": [p.to_dict() for p in self.rows],
@@ -160,7 +183,12 @@ class SiliconComparison(Shown):
             "seconds": self.seconds,
         }
 
+    def _medians(self) -> str:
+        said = zip(("TPOT", "TTFT", "both together"), MEDIANS, strict=True)
+        return ", ".join(f"{word} {getattr(self, name):.1%}" for word, name in said)
+
     def __str__(self) -> str:
+        kept = self.kept()
         names = [p.row.model.rpartition("/")[2] for p in self.rows]
         wide = max(5, *(len(name) for name in names))
         deep = max(6, *(len(p.row.system) for p in self.rows))
@@ -177,8 +205,8 @@ class SiliconComparison(Shown):
             )
         lines += [
             "",
-            f"{len(self.rows)} rows in {self.seconds:.1f} s: median absolute error TPOT {self.tpot_median_ape:.1%}, "
-            f"TTFT {self.ttft_median_ape:.1%}",
+            f"{len(self.rows)} rows in {self.seconds:.1f} s: median absolute error {self._medians()}",
+            *([] if kept is None else [f"of the {len(kept.rows)} that nothing is chosen by: {kept._medians()}"]),
             *(f"not predicted: {row.reason}" for row in self.skipped),
             "TTFT and TPOT are means over requests, as benchmark tools report them; no parameter is fitted to a row.",
             self.benchmark.explain(),
