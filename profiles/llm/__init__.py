@@ -7,6 +7,7 @@ device.
 """
 
 from .capacity import CapacityOptions, KVCapacity, kv_capacity
+from .cost.draft import draft_cost
 from .cost.fitted import FittedCost, load_fits
 from .cost.grid import CostGrid, compiled, iteration_seconds
 from .cost.host import HOSTS, HostTimes, host_times
@@ -55,6 +56,7 @@ __all__ = [
     "compiled",
     "decode_layer",
     "decoder",
+    "draft_cost",
     "host_times",
     "iteration_cost",
     "iteration_seconds",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -93,6 +93,9 @@ class CapacityOptions(Ranks):
         As in `Ranks`.
     other_bytes : int
         Peak of activations at the largest batch, graphs and the runtime's own memory, bytes.
+    mtp : bool
+        Whether layers that predict further tokens are loaded, for speculative decoding: their weights count, and their
+        keys and values, which lie in the same blocks.
     windows : bool
         Whether the scheduler knows windows, as vLLM's hybrid allocator does; else every layer holds all tokens.
 
@@ -104,6 +107,7 @@ class CapacityOptions(Ranks):
 
     other_bytes: int = 0
     windows: bool = True
+    mtp: bool = False
 
     def __post_init__(self) -> None:
         Ranks.__post_init__(self)  # super() knows the class from before it had slots
@@ -167,6 +171,12 @@ def kv_capacity(
     layout = Parallel(tp=tp, cp=o.cp, exchange=o.exchange)
     if o.cp > 1:
         layout.check(model)
+    joining = 0
+    if o.mtp:
+        own = model.draft  # which says if there is none
+        joining = model.mtp_layers * own.joining_weights  # whole on every rank
+        far_layers = model.full_layers + model.mtp_layers if model.window and model.full_layers else model.full_layers
+        model = replace(model, layers=model.layers + model.mtp_layers, full_layers=far_layers)
     # The fullest rank has the most layers that a stage can have and the larger of embedding and head, which may meet in
     # no real stage: an upper bound of its weights.
     layers = -(-model.layers // pp)
@@ -183,7 +193,7 @@ def kv_capacity(
     count = -(-(rest + ends + routed) // tp) if wide == tp and o.dp == 1 else math.ceil(mine + routed / (tp * o.dp))
     # Projections to the latents are whole on every rank.
     whole_ones = layers * model.hidden * (model.q_rank + model.kv_rank + model.rope_dim) if model.kv_rank else 0
-    count += math.ceil(whole_ones * (1 - 1 / tp))
+    count += math.ceil(whole_ones * (1 - 1 / tp)) + joining
     weight_bytes = math.ceil(count * bytes_of_weight(weights))
     size, far, near = model.kv_groups if o.windows else (model.layers, 1, 0)
     block = -(-size // pp) * block_size * model.kv_numbers(tp) * precision_bytes(kv)

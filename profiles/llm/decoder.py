@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,11 @@ class DecoderSpec(Shown):
         Multi-head latent attention (DeepSeek-V2 §2.1): numbers of the latent that stands for a token's keys and values,
         of its rotated key, of a value, and of the queries' latent (0: none). `kv_rank` 0: plain attention. `head_dim`
         is the width of a query, rotated part included.
+    mtp_layers : int
+        Layers of the checkpoint that predict further tokens (multi-token prediction, DeepSeek-V3 §2.2): engines load
+        them for speculative decoding alone, and neither `layers` nor `weights` counts them (`draft`).
+    joins : bool
+        Whether a projection joins the last hidden state and the embedding before the layers, as in such a draft.
     weights_precision, kv_precision : str
         Precisions that the checkpoint's files state, by the cost model's names; empty where they say none.
 
@@ -103,6 +108,8 @@ class DecoderSpec(Shown):
     rope_dim: int = 0
     value_dim: int = 0
     q_rank: int = 0
+    mtp_layers: int = 0
+    joins: bool = False
     weights_precision: str = ""
     kv_precision: str = ""
 
@@ -117,7 +124,7 @@ class DecoderSpec(Shown):
             )
         for name in (
             "experts", "experts_per_token", "moe_ffn", "shared_ffn", "dense_layers", "window", "full_layers", "kv_rank",
-            "rope_dim", "value_dim", "q_rank",
+            "rope_dim", "value_dim", "q_rank", "mtp_layers",
         ):  # fmt: skip
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -227,7 +234,28 @@ class DecoderSpec(Shown):
         """Number of weights, norms left out (below 0.01 %)."""
         plain, moe = self.layers - self.moe_layers, self.moe_layers
         blocks = self.layers * self.attention_weights + plain * self.ffn_weights + moe * self.moe_weights
-        return blocks + self.embedding_weights + self.head_weights
+        return blocks + self.embedding_weights + self.head_weights + self.joining_weights
+
+    @property
+    def joining_weights(self) -> int:
+        """Weights of the projection that joins hidden state and embedding; none where nothing is joined."""
+        return 2 * self.hidden * self.hidden if self.joins else 0
+
+    @property
+    def draft(self) -> DecoderSpec:
+        """The checkpoint's own draft: one layer that predicts a further token, of the kind of the model's last ones.
+
+        Embedding and head are the model's, so that the draft's own weights are `layer_weights` and `joining_weights`.
+
+        Raises
+        ------
+        InputError
+            If the checkpoint has none.
+        """
+        if not self.mtp_layers:
+            raise InputError(f"{self.name}: its checkpoint has no layer that predicts further tokens; give a draft")
+        whole = {"window": 0, "full_layers": 0, "dense_layers": 0, "mtp_layers": 0}
+        return replace(self, name=f"{self.name} (MTP layer)", layers=1, joins=True, **whole)
 
     @property
     def active_weights(self) -> int:

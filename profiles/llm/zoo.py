@@ -89,6 +89,9 @@ _LATENT = (
     ("Kimi-K2", 61, 7168, 64, 18432, 163840, 131072, 384, 1, 8, 2048, 1, 1536, "fp8_block"),
 )
 
+_FURTHER = ("DeepSeek-V3", "DeepSeek-R1")
+"""Those whose checkpoints hold a layer that predicts a further token."""
+
 DECODERS: dict[str, DecoderSpec] = {
     **{
         name: DecoderSpec(
@@ -110,7 +113,7 @@ DECODERS: dict[str, DecoderSpec] = {
             name, layers, hidden, heads, ffn, vocab, heads, 192, max_positions=positions, experts=experts,
             experts_per_token=each, moe_ffn=width, shared_ffn=shared * width, dense_layers=dense, kv_rank=512,
             rope_dim=64, value_dim=128, q_rank=q_rank, weights_precision=precision,
-            source="the model's published config.json",
+            mtp_layers=int(name in _FURTHER), source="the model's published config.json",
         )
         for name, layers, hidden, heads, ffn, vocab, positions, experts, shared, each, width, dense, q_rank, precision
         in _LATENT

@@ -81,8 +81,8 @@ HARMLESS: dict[str, str] = {
         summary_type summary_use_proj summary_activation summary_proj_to_labels summary_first_dropout
         pooler_dropout
     """,
-    "layers that predict further tokens: loaded for speculative decoding alone": """
-        num_nextn_predict_layers num_mtp_modules mtp_transformer_layers use_mtp num_mtp_layers
+    "layers that predict further tokens under names of their own: loaded for speculative decoding alone": """
+        num_mtp_modules mtp_transformer_layers use_mtp num_mtp_layers
     """,
 }
 """Reason -> fields that may hold anything."""

@@ -197,7 +197,18 @@ class _Reader:
         stated = zip(("weights", "KV cache"), precisions, strict=True)
         source += "".join(f"; {what} in {name}" for what, name in stated if name)
         kept |= {"weights_precision": precisions[0], "kv_precision": precisions[1], "source": source}
-        return {**said, **kept, "tied": bool(tied), **experts, **latent}
+        further = self._further()
+        return {**said, **kept, "tied": bool(tied), **experts, **latent, **({"mtp_layers": further} if further else {})}
+
+    def _further(self) -> int:
+        """Layers that predict further tokens."""
+        name = "num_nextn_predict_layers"
+        self.read.add(name)
+        said: Any = self.config.get(name)
+        if said is None or (isinstance(said, int) and not isinstance(said, bool) and said >= 0):
+            return said or 0
+        self.wrong.append(f"{name}: expected an integer >= 0 (got {said!r:.60})")
+        return 0
 
     def _precisions(self, outside: Mapping[str, Any]) -> tuple[str, str]:
         """Precisions of the weights and of the KV cache, as the file states them."""

@@ -96,6 +96,8 @@ class OperatorKernels:
                 parts.append(self._gemm(f"{name}down projection", run, model.hidden, inner / wide, layers=count))
         if moe:
             parts.append(self._gemm("router", run, model.experts, model.hidden, "bfloat16", layers=moe))
+        if model.joins:  # whole on every rank, in 16 bits
+            parts.append(self._gemm("joining projection", run, model.hidden, 2 * model.hidden, "bfloat16", layers=1))
         for name, moved, count in self._elementwise():
             parts.append(self._moved(name, run * moved, count))
         parts.append(self._moved("embedding", run * 4 * model.hidden, 1))

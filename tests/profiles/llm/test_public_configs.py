@@ -22,7 +22,7 @@ def deepseek(kind, layers, hidden, heads, ffn, vocab, experts, shared, each, wid
         kind, layers, hidden, heads, heads, ffn, vocab, 163840, kv_lora_rank=512, q_lora_rank=q_rank,
         qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128, n_routed_experts=experts, n_shared_experts=shared,
         num_experts_per_tok=each, moe_intermediate_size=wide, first_k_dense_replace=dense, moe_layer_freq=1,
-        num_nextn_predict_layers=1, tie_word_embeddings=False,
+        tie_word_embeddings=False, **({"num_nextn_predict_layers": 1} if kind == "deepseek_v3" else {}),
     )  # fmt: skip
 
 
