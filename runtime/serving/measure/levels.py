@@ -58,14 +58,15 @@ class Levels:
         """How far off `at` is, as a share, root mean square.
 
         Of rounds that lie apart from what they tell about: over rounds that are expected by the others; 0 of one. Of
-        stretches that tell by turns: those that tell, and those that do not, are twice as many as the halves that
-        `apart` holds against each other, so that the root of a half of that is expected.
+        stretches that tell by turns: half of `apart`. If stretches vary by s and m of them tell, the mean of these is
+        known to s / sqrt(m), and two halves of them differ by 2 s / sqrt(m). That the judged stretches vary, too, is in
+        the draws, which replay the recording; that neighbours are alike makes this too large rather than too small.
         """
         n = len(self.factor)
         if self.apart is not None:
             known = np.isfinite(self.apart)
             if known.any():
-                return math.sqrt(float(np.average(self.apart[known] ** 2, weights=self.visits[known])) / 2)
+                return math.sqrt(float(np.average(self.apart[known] ** 2, weights=self.visits[known]))) / 2
         if n < 2:
             return 0.0
         told = [
