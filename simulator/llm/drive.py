@@ -5,17 +5,18 @@ It exists to compare a policy with the real scheduler step by step: both must de
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from operator import index
 from typing import Any
 
 from ...errors import InputError
 from .memory.contiguous import ContiguousConfig
-from .policy.catalogue import POLICIES, near, policy_config, policy_named
+from .policy.catalogue import POLICIES, adapters_cannot, near, policy_config, policy_named
 from .policy.request import LLMRequest
 from .policy.sarathi import SarathiConfig
 from .policy.vllm02 import Vllm02Config, Vllm02Scheduler
-from .policy.vllm_v1 import V1Config, V1Scheduler
+from .policy.vllm_v1 import V1Config, V1Scheduler, V1Step
 from .policy.work import work_02, work_contiguous, work_v1
 
 __all__ = ["drive"]
@@ -43,8 +44,8 @@ def drive(
     config : mapping, Vllm02Config, V1Config, SarathiConfig or ContiguousConfig
         Engine arguments, by vLLM's own names; of the baselines ``num_slots, max_model_len, max_num_seqs``.
     requests : iterable of mapping or LLMRequest
-        ``id, arrive_step, prompt, output, best_of=1, priority=0, tokens=None``. A request arrives before the decision
-        of its step; requests of one step arrive in the order given.
+        ``id, arrive_step, prompt, output, best_of=1, priority=0, tokens=None, lora=None, cache_salt=None``. A request
+        arrives before the decision of its step; requests of one step arrive in the order given.
     max_steps : int
         Raise rather than go on beyond this many.
 
@@ -55,7 +56,8 @@ def drive(
         swap_out, swap_in, copies, ignored, waiting, running, swapped, free_gpu, free_cpu, finished``. ``vllm-v1`` and
         ``sarathi``: ``step, scheduled, preempted, running, waiting, free_blocks, new, new_computed, finished``. The
         baselines: ``step, kind, scheduled, num_batched_tokens, waiting, running, slots (id -> slots held), free_slots,
-        finished``. ``finished`` lists the requests that the step finishes.
+        finished``. ``finished`` lists the requests that the step finishes. Under ``pipeline_parallel_size`` several
+        steps are under way, those without work included: one is completed when as many are decided as may be.
 
     Raises
     ------
@@ -122,6 +124,8 @@ def _drive_v1(policy: str, config: Any, arrivals: list[LLMRequest], max_steps: i
     _check(policy, options, arrivals)
     scheduler: V1Scheduler = POLICIES[policy].scheduler(options)
     records: list[Record] = []
+    deep = options.batches if isinstance(options, V1Config) and options.pipeline_parallel_size > 1 else 1
+    flying: deque[tuple[V1Step, Record]] = deque()
     for step in _steps(scheduler, arrivals, max_steps):
         decision = scheduler.schedule()
         if not (decision.scheduled or decision.preempted or scheduler.running) and scheduler.waiting:
@@ -139,9 +143,14 @@ def _drive_v1(policy: str, config: Any, arrivals: list[LLMRequest], max_steps: i
             "free_blocks": scheduler.pool.free_blocks,
             "new": [r.request.id for r in decision.new],
             "new_computed": {r.request.id: decision.cached[r] for r in decision.new},
+            "finished": [],
         }
-        record["finished"] = [r.request.id for r in scheduler.complete(decision)]
         records.append(record)
+        flying.append((decision, record))
+        # As vLLM's engine (`step_with_batch_queue`): decide until as many steps are under way as may be.
+        if len(flying) == deep:
+            done, its = flying.popleft()
+            its["finished"] = [r.request.id for r in scheduler.complete(done)]
     return records
 
 
@@ -190,7 +199,7 @@ def _request(given: LLMRequest | Mapping[str, Any]) -> LLMRequest:
     if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"requests: expected mappings or LLMRequest (got {given!r})")
     said = dict(given)
-    known = ["id", "arrive_step", "prompt", "output", "best_of", "priority", "tokens"]
+    known = ["id", "arrive_step", "prompt", "output", "best_of", "priority", "tokens", "lora", "cache_salt"]
     for name in said:
         if name not in known:
             raise InputError(f"requests: unknown field {name!r}{near(name, known)}")
@@ -215,5 +224,7 @@ def _token_ids(name: Any, given: Any) -> tuple[int, ...]:
 def _check(policy: str, options: Any, arrivals: list[LLMRequest]) -> None:
     for request in arrivals:
         why = POLICIES[policy].fatal(options, request)
+        if request.lora is not None:
+            why = adapters_cannot(policy, options) or why
         if why is not None:
             raise InputError(f"request {request.id!r}: {why}")

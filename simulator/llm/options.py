@@ -19,6 +19,7 @@ from .decoding.speculative import Speculative
 from .fleet.faults import Faults
 from .fleet.pools import Pools
 from .fleet.scaling import Autoscaling
+from .memory.adapters import AdapterCost
 from .memory.swapping import SwapCost
 from .times import StepDraws
 
@@ -55,6 +56,8 @@ class SimulateOptions(Shown):
         Engines that are added and removed; with pools, one for each role.
     speculative : Speculative, optional
         Speculative decoding (policy ``"vllm-v1"``); the seed decides which draft tokens are accepted.
+    adapters : AdapterCost, optional
+        Cost of bringing LoRA adapters to the device; without it they take no time.
     times : StepTimes, Spread or StepDraws, optional
         How the times of steps vary: factors on `cost`, drawn by the simulation's seed (`simulator.llm.times`), or those
         of one run that were drawn before. A `Spread` is that of every step.
@@ -76,6 +79,7 @@ class SimulateOptions(Shown):
     scaling: Autoscaling | Sequence[Autoscaling] | None = None
     speculative: Speculative | None = None
     times: StepTimes | Spread | StepDraws | None = None
+    adapters: AdapterCost | None = None
 
     def __post_init__(self) -> None:
         if self.concurrency is not None:
@@ -91,6 +95,7 @@ class SimulateOptions(Shown):
             raise InputError(f"too_long: expected 'error' or 'ignore' (got {self.too_long!r})")
         # Users bring swap costs and genealogies of their own: what counts is the method.
         _has_method("swap", self.swap, "seconds", "SwapCost")
+        _has_method("adapters", self.adapters, "seconds", "AdapterCost")
         _has_method("survivors", self.survivors, "parents", "Survivors")
         if self.speculative is not None and not isinstance(self.speculative, Speculative):
             raise InputError(f"speculative: expected Speculative (got {self.speculative!r})")

@@ -58,6 +58,7 @@ class Run:
             world.padded,
             survivors=world.survivors,
             times=world.times,
+            adapters=world.adapters,
         )
         self.engines += [Engine(self, i, kind) for i in range(world.engines)]
 

@@ -12,7 +12,7 @@ have; each holds its share of the memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from ...reprs import Shown
 from ...seeds import generator
 from .fleet.clock import DECIDES, ENDS, Clock
 from .fleet.engine import Engine, EngineKind
+from .fleet.stages import stage_seconds
 from .policy.catalogue import policy_config, policy_named
 from .policy.request import LLMRequest
 from .policy.router import router_named
@@ -75,18 +76,17 @@ class SharedEngine(Shown):
         if isinstance(self.stages, bool) or self.stages < 1:
             raise InputError(f"stages: expected an integer >= 1 (got {self.stages!r})")
         if policy_named(self.policy).in_flight(options) > 1:
-            raise InputError("async_scheduling: engines that take turns cannot schedule ahead; turn it off")
+            raise InputError(
+                "async_scheduling, pipeline_parallel_size: engines that take turns cannot schedule ahead; turn the "
+                "first off, and say how many stages there are by stages"
+            )
 
     def stage_seconds(self, iteration: Iteration) -> tuple[float, ...]:
         """Seconds of an iteration in each stage; the last one, which has the output head, is the slowest."""
         seconds = self.cost.seconds(iteration)
         if not 0 < seconds < float("inf"):
             raise InputError(f"cost: gave {seconds} seconds for {iteration}; expected a finite time > 0")
-        if self.stages == 1:
-            return (seconds,)
-        interval: Callable[[Iteration], float] | None = getattr(self.cost, "interval", None)
-        slowest = seconds / self.stages if interval is None else interval(iteration)
-        return (*[(seconds - slowest) / (self.stages - 1)] * (self.stages - 1), slowest)
+        return stage_seconds(self.cost, iteration, seconds, self.stages)
 
 
 class _Batch(Engine):

@@ -18,7 +18,7 @@ from .decoding.speculative import SpeculativeCost, speculative_policy
 from .fleet.options import Fleet, fleet_of
 from .fleet.run import run_fleet
 from .options import SimulateOptions, at_least_one
-from .policy.catalogue import Policy, policy_config, policy_named
+from .policy.catalogue import Policy, adapters_cannot, policy_config, policy_named
 from .policy.request import LLMRequest
 from .policy.router import router_named
 from .policy.vllm_v1_state import V1Config
@@ -102,8 +102,17 @@ def simulate_llm(
     if engine not in ENGINES:
         raise InputError(f"engine: unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
     _check_window(cost, trace, rules, strict=asked.too_long == "error")
+    if trace.lora is not None and bool((trace.lora >= 0).any()):
+        if (why := adapters_cannot(policy, rules)) is not None:
+            raise InputError(f"requests: {why}")
+        if asked.pools is not None:
+            raise InputError("requests: lora: adapters are not modelled with pools of engines")
     if getattr(rules, "window_groups", 0) and (asked.speculative is not None or asked.pools is not None):
         raise InputError("sliding_window: not modelled with speculative decoding or pools of engines")
+    if getattr(rules, "pipeline_parallel_size", 1) > 1 and (asked.speculative is not None or asked.pools is not None):
+        raise InputError(
+            "pipeline_parallel_size: not modelled with speculative decoding or pools of engines; leave it 1"
+        )
     if asked.speculative is not None:
         if policy != "vllm-v1" or rules.async_scheduling:
             raise InputError("speculative: goes with policy='vllm-v1' and async_scheduling=False")
@@ -124,7 +133,7 @@ def simulate_llm(
     world = World(
         trace, found, rules, cost, asked.swap, engines, router_named(router, generator(seed, "llm", "router")),
         asked.concurrency, asked.padded, dropped, Genealogy(seed) if asked.survivors is None else asked.survivors,
-        fleet, times_of(asked.times, trace, _most_engines(engines, fleet), seed),
+        fleet, times_of(asked.times, trace, _most_engines(engines, fleet), seed), asked.adapters,
     )  # fmt: skip
     (records, iterations, runs, report), made_by = _run(world, router, asked.until, engine)
     return LLMResult(

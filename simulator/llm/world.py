@@ -9,6 +9,7 @@ import numpy as np
 
 from ...profiles.llm.iteration import IterationCost
 from .decoding.genealogy import Survivors
+from .memory.adapters import AdapterCost
 from .memory.swapping import SwapCost
 from .policy.catalogue import Policy
 from .policy.router import Router
@@ -51,6 +52,8 @@ class World:
         Pools, faults and autoscaling; None: plain engines.
     times : StepDraws or None
         Factors on the cost of each step; None: it takes its cost.
+    adapters : AdapterCost or None
+        Seconds of bringing LoRA adapters to the device; with None it takes no time.
     """
 
     trace: LLMTrace
@@ -66,6 +69,7 @@ class World:
     survivors: Survivors | None = None
     fleet: Fleet | None = None
     times: StepDraws | None = None
+    adapters: AdapterCost | None = None
 
 
 class Records:

@@ -139,6 +139,7 @@ def arguments(
         f"--long-prefill-token-threshold={options.long_prefill_token_threshold}",
         _switch("scheduler-reserve-full-isl", options.scheduler_reserve_full_isl),
         _switch("async-scheduling", options.async_scheduling),
+        *_rarer(options),
     ]
     if d.devices_per_engine > 1:
         listed.append("--distributed-executor-backend=mp")
@@ -163,6 +164,20 @@ def spread(server: Server, address: str, port: int) -> list[list[str]]:
         return [[]]
     together = [f"--nnodes={len(server.nodes)}", f"--master-addr={address}", f"--master-port={port}"]
     return [[*together, f"--node-rank={rank}", *(["--headless"] if rank else [])] for rank in range(len(server.nodes))]
+
+
+def _rarer(options: V1Config) -> list[str]:
+    """Arguments that are left out where they say nothing."""
+    listed: list[str] = []
+    if options.max_num_active_seqs is not None:
+        listed.append(f"--max-num-active-seqs={options.max_num_active_seqs}")
+    if options.max_loras:
+        host = options.max_loras if options.max_cpu_loras is None else options.max_cpu_loras
+        listed += ["--enable-lora", f"--max-loras={options.max_loras}", f"--max-cpu-loras={host}"]
+    if options.window_groups and options.enable_prefix_caching:
+        every = options.prefix_cache_retention_interval
+        listed.append(f"--prefix-cache-retention-interval={'None' if every is None else every}")
+    return listed
 
 
 def _switch(name: str, on: bool) -> str:

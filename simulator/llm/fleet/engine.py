@@ -13,7 +13,7 @@ import simpy
 from ....errors import InputError
 from ....profiles.llm.iteration import IterationCost
 from ..decoding.genealogy import Survivors
-from ..memory.prefix_blocks import HashedPool, block_hashes
+from ..memory.adapters import AdapterCost
 from ..memory.swapping import SwapCost
 from ..policy.catalogue import Policy
 from ..policy.request import LLMRequest
@@ -21,6 +21,7 @@ from ..policy.vllm02 import Vllm02Scheduler
 from ..policy.work import Work
 from ..times import StepDraws
 from .clock import DECIDES, ENDS, Clock
+from .stages import pipelined_life
 
 __all__ = ["INTS", "Engine", "EngineKind", "Host"]
 
@@ -59,6 +60,8 @@ class EngineKind:
         Decides which beams survive; with None every beam continues itself.
     times : StepDraws or None
         Factors on the cost of each step; None: it takes its cost.
+    adapters : AdapterCost or None
+        Seconds of bringing LoRA adapters to the device; None: no time.
     """
 
     policy: Policy
@@ -69,6 +72,7 @@ class EngineKind:
     role: str = "both"
     survivors: Survivors | None = None
     times: StepDraws | None = None
+    adapters: AdapterCost | None = None
 
     def scheduler(self) -> Any:
         """A fresh scheduler."""
@@ -129,6 +133,9 @@ class Engine:
 
     def life(self) -> Generator[simpy.Event, Any, None]:
         """Decide and compute until the engine is started anew. Up to `in_flight` steps are decided ahead."""
+        if (stages := getattr(self.kind.config, "pipeline_parallel_size", 1)) > 1:
+            yield from pipelined_life(self, stages)
+            return
         run, clock, kind, scheduler, born = self.run, self.run.clock, self.kind, self.scheduler, self.born
         busy, work_of, deep = kind.policy.busy, kind.policy.work, kind.policy.in_flight(kind.config)
         flying: deque[tuple[Any, float]] = deque()  # steps that were decided, and when each ends
@@ -206,6 +213,8 @@ class Engine:
             raise InputError(f"cost: gave {seconds} seconds for {work.iteration}; expected a finite time > 0")
         if (work.swap_out or work.swap_in) and kind.swap is not None:
             seconds += kind.swap.seconds(work.swap_out + work.swap_in)
+        if work.adapter_copies and kind.adapters is not None:
+            seconds += kind.adapters.seconds(work.adapter_loads, work.adapter_copies)
         return seconds
 
     def record(self, work: Work, start: float, end: float) -> None:
@@ -245,14 +254,5 @@ class Engine:
 
     def cached_tokens(self, request: LLMRequest) -> int:
         """Prompt tokens of a request that the prefix cache holds now."""
-        pool = getattr(self.scheduler, "pool", None)
-        if not isinstance(pool, HashedPool) or not pool.caching:
-            return 0
-        size = int(self.kind.config.block_size)
-        full = (request.prompt - 1) // size  # one token at least is computed
-        if request.tokens is not None:
-            contents = block_hashes(request.tokens, size)[:full]
-        else:
-            text = request.id if request.text is None else ("text", request.text)
-            contents = [(text, k) for k in range(full)]
-        return size * next((k for k, content in enumerate(contents) if pool.find(content) is None), len(contents))
+        known = getattr(self.scheduler, "known_tokens", None)
+        return 0 if known is None else known(request)

@@ -59,6 +59,7 @@ class FleetRun(Run):
             fleet.roles[0],
             world.survivors,
             world.times,
+            world.adapters,
         )
         self.kinds = {first.role: first}
         counts = {first.role: world.engines}

@@ -141,6 +141,8 @@ def _v1(scheduler: V1Scheduler) -> MemoryUse:
     for r in scheduler.running:
         final = min(r.request.prompt + r.request.output, scheduler.config.max_model_len)
         pages.add(r.blocks, r.computed, final)
+        for table in r.tables:
+            pages.add_window(table, r.computed, final)
     return pages.use(scheduler.pool.size - 1)  # the null block holds nothing
 
 
@@ -177,6 +179,13 @@ class _Pages:
             else:
                 old = self._shared.get(block.number, (0, 0))
                 self._shared[block.number] = max(old[0], now), max(old[1], then)
+
+    def add_window(self, table: Iterable[Any], length: int, final: int) -> None:
+        """The same of a table whose blocks may have gone (None)."""
+        for k, block in enumerate(table):
+            if block is not None:
+                begin = k * self.block_size
+                self.add([block], max(0, length - begin), max(0, final - begin))
 
     def use(self, blocks: int) -> MemoryUse:
         """Shares of a pool of so many blocks."""

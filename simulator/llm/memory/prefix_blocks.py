@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 
 from ....errors import InputError, RunError
+from ..policy.request import LLMRequest
 
-__all__ = ["HashedBlock", "HashedPool", "block_hashes"]
+__all__ = ["HashedBlock", "HashedPool", "block_hashes", "request_contents"]
 
 
 class HashedBlock:
@@ -149,7 +150,9 @@ _END = -1
 """Stands before the head and after the tail of a queue."""
 
 
-def block_hashes(tokens: Sequence[Hashable], block_size: int, known: Sequence[Hashable] = ()) -> list[Hashable]:
+def block_hashes(
+    tokens: Sequence[Hashable], block_size: int, known: Sequence[Hashable] = (), keys: Hashable = None
+) -> list[Hashable]:
     """Contents of the full blocks of a token sequence beyond the known ones; each stands for all tokens up to its end.
 
     Parameters
@@ -160,10 +163,39 @@ def block_hashes(tokens: Sequence[Hashable], block_size: int, known: Sequence[Ha
         Tokens in a block.
     known : sequence
         Contents of the first blocks, where they were computed before.
+    keys : hashable
+        What else tells sequences apart (`LLMRequest.keys`). vLLM puts the salt into the first block's hash and the
+        adapter into each; as a hash contains the one before it, both are in all.
     """
     found: list[Hashable] = []
-    last = known[-1] if known else None
+    last = known[-1] if known else keys
     for start in range(len(known) * block_size, len(tokens) - block_size + 1, block_size):
         last = hash((last, tuple(tokens[start : start + block_size])))
         found.append(last)
     return found
+
+
+def request_contents(
+    request: LLMRequest, tokens: Sequence[Hashable], length: int, block_size: int, known: Sequence[Hashable] = ()
+) -> list[Hashable]:
+    """Contents of the full blocks of a request beyond the known ones.
+
+    Parameters
+    ----------
+    request : LLMRequest
+        Whose they are.
+    tokens : sequence
+        Its tokens; where these are not known (empty), blocks are told apart by text and place.
+    length : int
+        How many it has.
+    block_size : int
+        Tokens in a block.
+    known : sequence
+        Contents of the first blocks.
+    """
+    if tokens:
+        return block_hashes(tokens, block_size, known, request.keys)
+    text: Hashable = request.id
+    if request.text is not None:
+        text = ("text", request.text) if request.keys is None else ("text", request.text, request.keys)
+    return [(text, k) for k in range(len(known), length // block_size)]

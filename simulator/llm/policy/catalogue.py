@@ -21,7 +21,7 @@ from .vllm02 import Vllm02Config, Vllm02Scheduler
 from .vllm_v1 import V1Config, V1Scheduler
 from .work import Work, work_02, work_contiguous, work_v1
 
-__all__ = ["POLICIES", "Policy", "near", "policy_config", "policy_named"]
+__all__ = ["POLICIES", "Policy", "adapters_cannot", "near", "policy_config", "policy_named"]
 
 
 def _one(config: Any) -> int:
@@ -75,6 +75,14 @@ def policy_named(name: str) -> Policy:
     if not isinstance(given, str) or name not in POLICIES:
         raise InputError(f"policy: unknown policy {name!r}; expected one of {', '.join(POLICIES)}")
     return POLICIES[name]
+
+
+def adapters_cannot(policy: str, options: Any) -> str | None:
+    """Why a policy can serve no request that has a LoRA adapter, or None."""
+    if getattr(options, "max_loras", 0):
+        return None
+    has = "the engine has no slots for adapters; give max_loras" if hasattr(options, "max_loras") else "has no adapters"
+    return f"lora: policy {policy!r}: {has}"
 
 
 def policy_config(kind: type[Any], given: Any) -> Any:
@@ -159,6 +167,8 @@ def _fatal_v1(config: V1Config, request: LLMRequest) -> str | None:
             f"its prompt of {request.prompt} tokens does not fit max_num_batched_tokens "
             f"{config.max_num_batched_tokens} whole; enable chunked prefill"
         )
+    if request.lora is not None and not config.max_loras:
+        return f"lora {request.lora!r}: the engine has no slots for adapters; give max_loras"
     if request.best_of != 1:
         return "best_of: today's vLLM takes samples as requests of their own"
     return None
@@ -179,8 +189,7 @@ def _busy_v1(scheduler: V1Scheduler | OrcaScheduler | FasterTransformerScheduler
 
 
 def _in_flight_v1(config: V1Config) -> int:
-    # Two as vLLM's model runner V1 without a pipeline; with one, each stage's batch is an engine of its own here.
-    return 2 if config.async_scheduling else 1
+    return config.batches
 
 
 POLICIES: dict[str, Policy] = {

@@ -43,12 +43,18 @@ class LLMRequest(Shown):
     shared_prefix : int, optional
         Which of the prefixes that the provider knows beforehand its prompt begins with (`Vllm02Config.prefixes`);
         policies without such prefixes do not look at it.
+    lora : str or int, optional
+        The LoRA adapter that it uses, by name; None: the model as it is. An engine must have slots for adapters
+        (`V1Config.max_loras`).
+    cache_salt : str or int, optional
+        Requests share prefixes only with those of the same salt (a tenant's, say); None is a salt of its own.
 
     Raises
     ------
     InputError
         On a count below one, a time that is not finite or below 0, a flag that is none, a priority that is no integer,
-        a negative place, an id that is neither text nor number, or tokens of another number than `prompt`.
+        a negative place, an id, adapter or salt that is neither text nor number, or tokens of another number than
+        `prompt`.
     """
 
     id: str | int
@@ -61,6 +67,8 @@ class LLMRequest(Shown):
     tokens: tuple[int, ...] | None = None
     text: Hashable = None
     shared_prefix: int | None = None
+    lora: str | int | None = None
+    cache_salt: str | int | None = None
 
     def __post_init__(self) -> None:
         name: Any = self.id
@@ -77,6 +85,10 @@ class LLMRequest(Shown):
         place = self.shared_prefix
         if place is not None and (isinstance(place, bool) or not isinstance(place, int) or place < 0):
             raise InputError(f"request {self.id!r}: shared_prefix: expected a place >= 0 or None (got {place!r})")
+        for name in ("lora", "cache_salt"):
+            said: Any = getattr(self, name)
+            if said is not None and (isinstance(said, bool) or not isinstance(said, str | Integral) or said == ""):
+                raise InputError(f"request {self.id!r}: {name}: expected text, an integer or None (got {said!r})")
         time: Any = self.arrival
         if isinstance(time, bool) or not isinstance(time, Real) or not 0 <= float(time) < math.inf:
             raise InputError(f"request {self.id!r}: arrival: expected a finite time >= 0 (got {time!r})")
@@ -85,6 +97,11 @@ class LLMRequest(Shown):
                 f"request {self.id!r}: tokens: expected as many as the prompt has, {self.prompt} "
                 f"(got {len(self.tokens)})"
             )
+
+    @property
+    def keys(self) -> Hashable:
+        """What tells its KV blocks from others of the same tokens: its adapter and its salt; None if it has neither."""
+        return None if self.lora is None and self.cache_salt is None else ("keys", self.lora, self.cache_salt)
 
     def _integer(self, name: str) -> int | None:
         """A field that must be an integer, one of NumPy's made a plain one; None if it is something else."""

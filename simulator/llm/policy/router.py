@@ -173,10 +173,10 @@ class _PrefixAffinity:
 
     def _keys(self, request: LLMRequest) -> list[object]:
         if request.tokens is None:
-            return [] if request.text is None else [("text", request.text)]
+            return [] if request.text is None else [("text", request.text, request.keys)]
         keys: list[object] = []
         for low in range(0, request.prompt - self.block + 1, self.block):
-            keys.append(hash((keys[-1] if keys else None, request.tokens[low : low + self.block])))
+            keys.append(hash((keys[-1] if keys else request.keys, request.tokens[low : low + self.block])))
         return keys
 
 

@@ -7,8 +7,13 @@ requests first. Preemption is by recomputation; what the prefix cache still hold
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from ..memory.prefix_blocks import HashedBlock, HashedPool, block_hashes
+from ....errors import InputError
+from ..memory.adapters import AdapterSlots
+from ..memory.block_tables import BlockTables
+from ..memory.group_tables import GroupTables
+from ..memory.prefix_blocks import HashedPool, request_contents
 from .request import LLMRequest
 from .vllm_v1_state import V1Config, V1Request, V1Step
 
@@ -18,8 +23,8 @@ __all__ = ["V1Config", "V1Request", "V1Scheduler", "V1Step"]
 class V1Scheduler:
     """The policy: knows requests, blocks and steps, and no clock.
 
-    Life cycle: `add`, `schedule`, `complete`. Under asynchronous scheduling `schedule` may be called once more before
-    `complete`.
+    Life cycle: `add`, `schedule`, `complete`. Up to `V1Config.batches` steps may be decided before the first of them is
+    completed.
     """
 
     def __init__(self, config: V1Config) -> None:
@@ -29,11 +34,23 @@ class V1Scheduler:
         self.running: list[V1Request] = []
         self._watermark = int(config.watermark * config.num_blocks)
         self._count = 0
-        self._grouped = config.groups > 1 or config.window_groups > 0
+        grouped = config.groups > 1 or config.window_groups > 0
+        self._tables: Any = (GroupTables if grouped else BlockTables)(config, self.pool)
+        self._pipelined = config.pipeline_parallel_size > 1
+        self._step = 0
         self._most = 0  # tokens of a request in the step that is decided; 0: no limit
+        self._adapters = AdapterSlots(config.max_loras, config.max_cpu_loras)
 
     def add(self, request: LLMRequest) -> V1Request:
-        """A request arrives."""
+        """A request arrives.
+
+        Raises
+        ------
+        InputError
+            On an adapter where there are no slots for any.
+        """
+        if request.lora is not None and not self.config.max_loras:
+            raise InputError(f"request {request.id!r}: lora {request.lora!r}: the engine has no slots; give max_loras")
         new = V1Request(request, self._count, request.prompt)
         if self.pool.caching and request.tokens is not None:
             new.tokens = list(request.tokens)
@@ -46,6 +63,7 @@ class V1Scheduler:
     def schedule(self) -> V1Step:
         """Decide the next step."""
         step, c = V1Step(), self.config
+        self._step += 1
         # The threshold exists so that a long prompt does not starve others. A request that is alone starves nobody.
         limited = c.limit_alone or len(self.running) + len(self.waiting) > 1
         self._most = c.long_prefill_token_threshold if limited else 0
@@ -58,6 +76,13 @@ class V1Scheduler:
             if request.computed >= request.length + request.awaited:
                 request.awaited += 1
                 step.samples.append(request)
+                # A stage gets the token of one decode before it sends that of the next (vLLM's model runner V2).
+                request.eligible = self._step + c.pipeline_parallel_size
+            if self._pipelined:
+                request.flying += tokens
+        if c.max_loras:
+            used = (r.request.lora for r in step.scheduled if r.request.lora is not None)
+            step.loads, step.copies = self._adapters.use(used)
         return step
 
     def complete(self, step: V1Step, sampled: Mapping[V1Request, int] | None = None) -> list[V1Request]:
@@ -73,6 +98,9 @@ class V1Scheduler:
         """
         finished: list[V1Request] = []
         size, longest = self.config.block_size, self.config.max_model_len
+        if self._pipelined:
+            for request, tokens in step.scheduled.items():
+                request.flying -= tokens
         for request in step.samples:
             if request.aborted:
                 continue
@@ -83,11 +111,11 @@ class V1Scheduler:
             request.length += 1
             if not request.length % size:
                 self._name_blocks(request)
-            if self.config.async_scheduling and request.blocks:
+            if self.config.async_scheduling and request.holds:
                 self._publish(request, request.computed - request.awaited)
             if request.output >= request.request.output or request.length >= longest:
                 finished.append(request)
-                (self.running if request.blocks else self.waiting).remove(request)  # it may be preempted by now
+                (self.running if request.holds else self.waiting).remove(request)  # it may be preempted by now
                 self._free(request)
         return finished
 
@@ -100,35 +128,37 @@ class V1Scheduler:
         request.aborted = True
 
     def _name_blocks(self, request: V1Request) -> None:
-        """Contents of the blocks that its tokens have filled: by token, or by text and place where there are none."""
-        if not self.pool.caching:
-            return
-        asked, size, contents = request.request, self.config.block_size, request.contents
-        if request.tokens:
-            contents += block_hashes(request.tokens, size, contents)
-            return
-        text = asked.id if asked.text is None else ("text", asked.text)
-        contents += [(text, k) for k in range(len(contents), request.length // size)]
+        """Contents of the blocks that its tokens have filled."""
+        if self.pool.caching:
+            request.contents += request_contents(
+                request.request, request.tokens, request.length, self.config.block_size, request.contents
+            )
 
     def _running(self, step: V1Step, budget: int) -> int:
         """Tokens for the running requests, in order; returns what is left of the budget."""
         # vLLM keeps the last position for the token that is sampled: prompts are computed up to max_model_len - 1.
         i, most, longest = 0, self._most or budget, self.config.max_model_len - 1
-        size = self.config.block_size
+        size, ahead = self.config.block_size, self.config.async_scheduling
+        skips, near, tables = self._pipelined and ahead, self.config.window_groups > 0, self._tables
         while i < len(self.running) and budget > 0:
             request = self.running[i]
-            tokens = request.length + request.awaited + request.drafts - request.computed
-            total = request.length + request.awaited
-            if request.awaited and (total >= request.request.prompt + request.request.output or total > longest):
+            # Without asynchronous scheduling a token must be there before the next one is computed.
+            total = request.length + request.awaited if ahead else request.length
+            tokens = total + request.drafts - request.computed
+            if request.awaited and (
+                request.length + 1 >= request.request.prompt + request.request.output or total > longest
+            ):
                 tokens = 0  # what is under way is its last one
+            if skips and self._step < request.eligible:
+                tokens = 0
             if tokens > 1:
                 tokens = min(tokens, most, budget, longest - request.computed)
             if tokens <= 0:  # skipped and not the end of the loop: those behind it may have tokens to compute
                 i += 1
                 continue
-            if self._grouped:
-                self._let_go(request)
-            if tokens == 1 and (request.computed + 1) % size and request.computed < self.slots_of(request) * size:
+            if near:
+                tables.let_go(request, request.computed - request.flying)
+            if tokens == 1 and (request.computed + 1) % size and request.computed < tables.slots(request) * size:
                 step.scheduled[request] = 1  # the usual case: a token in a block that it does not fill
                 budget -= 1
                 i += 1
@@ -154,11 +184,20 @@ class V1Scheduler:
 
     def _admit(self, step: V1Step, budget: int) -> None:
         """Waiting requests, in order, until one does not fit."""
-        c = self.config
-        while self.waiting and budget > 0 and len(self.running) < c.max_num_seqs:
-            request = self.waiting[0]
+        c, at = self.config, 0
+        # Of all that run: one that this step passes over may join the next batch.
+        loras = {r.request.lora for r in self.running} - {None} if c.max_loras else set[str | int]()
+        while at < len(self.waiting) and budget > 0 and len(self.running) < c.most_running:
+            request = self.waiting[at]
+            lora = request.request.lora
+            if request.flying:
+                at += 1  # it was preempted while a step computes for it, whose token is still to come
+                continue
+            if lora is not None and lora not in loras and len(loras) >= c.max_loras:
+                at += 1  # it keeps its place; those behind it may pass
+                continue
             found = self._cached(request)
-            hit = len(found) * c.block_size
+            hit = self._tables.hit(found)
             tokens = request.length - hit
             if 0 < self._most < tokens:
                 tokens = self._most
@@ -167,14 +206,14 @@ class V1Scheduler:
             tokens = min(tokens, budget)
             # An empty engine ignores the watermark, or a prompt that just fits would wait for ever.
             room = self.pool.free_blocks - (self._watermark if self.running else 0)
-            if c.scheduler_reserve_full_isl and self._whole(request, found) > room:
+            if c.scheduler_reserve_full_isl and self._tables.whole(request, found) > room:
                 break
             if self._need(request, hit + tokens, found) > room:
                 break
-            self.waiting.pop(0)
-            self.pool.touch(found)
-            request.blocks = list(found)
-            request.published = len(found)
+            self.waiting.pop(at)
+            if lora is not None:
+                loras.add(lora)
+            self._tables.adopt(request, found)
             request.computed = hit
             self._grow(request, tokens)
             self.running.append(request)
@@ -183,76 +222,37 @@ class V1Scheduler:
             step.scheduled[request] = tokens
             budget -= tokens
 
-    def _cached(self, request: V1Request) -> list[HashedBlock]:
-        """Blocks of the longest cached prefix that leaves at least one token to compute.
+    def _cached(self, request: V1Request) -> Any:
+        """Blocks of the longest cached prefix that leaves at least one token to compute."""
+        return self._tables.find(request)
 
-        Without a computed token there would be no logits to sample from, so a prompt that is cached whole recomputes
-        its last block.
-        """
-        found: list[HashedBlock] = []
-        if self.pool.caching:
-            for k in range((request.length - 1) // self.config.block_size):
-                block = self.pool.find(request.contents[k])
-                if block is None:
-                    break
-                found.append(block)
-        return found
+    def known_tokens(self, asked: LLMRequest) -> int:
+        """Prompt tokens of a request that the prefix cache holds now."""
+        if not self.pool.caching:
+            return 0
+        probe = V1Request(asked, -1, asked.prompt, tokens=list(asked.tokens or ()))
+        self._name_blocks(probe)
+        return self._tables.hit(self._tables.find(probe))
 
-    def _whole(self, request: V1Request, found: list[HashedBlock]) -> int:
-        """Blocks that must be free for a prompt that is admitted only where all of it fits."""
-        if self._grouped:
-            return self.config.whole(min(request.length, self.config.max_model_len))
-        return self._need(request, request.length, found)
-
-    def slots_of(self, request: V1Request) -> int:
-        """Blocks of each group that its tokens have had."""
-        return request.slots if self._grouped else len(request.blocks)
-
-    def _let_go(self, request: V1Request) -> None:
-        """Give back the blocks behind the window, before others are asked for; the last of them is taken next."""
-        c = self.config
-        behind = min(c.behind(request.computed), request.slots)
-        if behind <= request.gone:
-            return
-        kept: list[HashedBlock] = []
-        freed: list[HashedBlock] = []
-        full, groups, place = c.full_groups, c.groups, 0
-        for k in range(request.slots):
-            have = full if k < request.gone else groups
-            own = request.blocks[place : place + have]
-            place += have
-            kept += own[:full] if k < behind else own
-            freed += own[full:] if k < behind else []
-        request.blocks, request.gone = kept, behind
-        self.pool.release(freed[::-1])
-
-    def _need(self, request: V1Request, tokens: int, found: list[HashedBlock]) -> int:
+    def _need(self, request: V1Request, tokens: int, found: Any) -> int:
         """Blocks that leave the free queue for the request to have room for so many tokens."""
-        blocks = -(-min(tokens, self.config.max_model_len) // self.config.block_size)
-        own = max(0, blocks - len(found) - self.slots_of(request)) * self.config.groups
-        # A cached block that nobody uses stands in the free queue and leaves it too.
-        return own + sum(not block.shares for block in found) if found else own
+        return self._tables.need(request, tokens, found)
 
     def _grow(self, request: V1Request, tokens: int) -> bool:
         """Room for the next tokens, whose full blocks can be found from now on; False if too few blocks are free."""
-        end = request.computed + tokens
-        size = self.config.block_size
-        if end > self.slots_of(request) * size:
-            need = self._need(request, end, [])
-            if need > self.pool.free_blocks:
-                return False
-            request.blocks += self.pool.take(need)
-            request.slots += need // self.config.groups
-        self._publish(request, min(end, request.length))
-        return True
+        return self._tables.grow(request, tokens)
 
     def _publish(self, request: V1Request, tokens: int) -> None:
         """Let the blocks that so many tokens fill be found."""
-        full = tokens // self.config.block_size
-        if self.pool.caching and full > request.published:
-            for k in range(request.published, full):
-                self.pool.publish(request.blocks[k], request.contents[k])
-            request.published = full
+        self._tables.publish(request, tokens)
+
+    def slots_of(self, request: V1Request) -> int:
+        """Blocks that its tokens have had in each group of layers."""
+        return self._tables.slots(request)
+
+    def held_of(self, request: V1Request) -> int:
+        """Blocks that it has now."""
+        return self._tables.held(request)
 
     def _victim(self) -> V1Request:
         if self.config.policy == "priority":
@@ -267,10 +267,8 @@ class V1Scheduler:
         step.preempted.append(request)
 
     def _free(self, request: V1Request) -> None:
-        """Free the blocks in reverse: the end of a sequence is evicted before its beginning, which others may share."""
-        self.pool.release(request.blocks[::-1])
-        request.blocks, request.published = [], 0
-        request.slots = request.gone = 0
+        self._tables.free(request)
+        request.published = request.slots = request.gone = 0
 
     def _sort_waiting(self) -> None:
         if self.config.policy == "priority":

@@ -33,6 +33,8 @@ class Work:
         For admitted requests, prompt tokens that a prefix cache held.
     swap_out, swap_in, copies : int
         Blocks to move and to copy first.
+    adapter_loads, adapter_copies : int
+        LoRA adapters to read from the disk and to copy into a slot first.
     running, waiting : int
         Requests that hold device memory, and that wait for it (swapped ones included).
     used_tokens, wasted_tokens : int
@@ -59,6 +61,8 @@ class Work:
     wasted_tokens: int = 0
     capacity_tokens: int = 0
     shared_tokens: int = 0
+    adapter_loads: int = 0
+    adapter_copies: int = 0
 
 
 def work_02(scheduler: Vllm02Scheduler, step: Vllm02Step, padded: bool) -> Work:
@@ -118,7 +122,7 @@ def work_v1(scheduler: V1Scheduler, step: V1Step, padded: bool) -> Work:
             prefill.append((tokens, end - tokens))
     size, groups = scheduler.config.block_size, scheduler.config.groups
     usable = scheduler.pool.size - 1
-    held, blocks = usable - scheduler.pool.free_blocks, sum(len(r.blocks) for r in scheduler.running)
+    held, blocks = usable - scheduler.pool.free_blocks, sum(map(scheduler.held_of, scheduler.running))
     return Work(
         Iteration(tuple(prefill), decodes, context, len(step.samples)) if step.scheduled else None,
         [r.request.id for r in step.samples],
@@ -132,6 +136,8 @@ def work_v1(scheduler: V1Scheduler, step: V1Step, padded: bool) -> Work:
         wasted_tokens=groups * sum(scheduler.slots_of(r) * size - r.computed for r in scheduler.running),
         capacity_tokens=usable * size,
         shared_tokens=(blocks - held) * size,
+        adapter_loads=step.loads,
+        adapter_copies=step.copies,
     )
 
 

@@ -70,7 +70,7 @@ def test_conversations_under_pressure(groups):
     config = {
         "num_blocks": 200 * full + 90 * near, "max_model_len": 4096, "max_num_batched_tokens": 512,
         "async_scheduling": True, "sliding_window": 128, "full_groups": full, "window_groups": near,
-        "enable_prefix_caching": False,
+        "enable_prefix_caching": False, "scheduler_reserve_full_isl": False,
     }  # fmt: skip
     ours, theirs = both(chat, config, LinearCost(0.01, 2e-5, 1e-7, 1e-9, 1e-5), engines=3, router="least_kv", seed=5)
     assert ours.preemptions.sum() > 0

@@ -36,6 +36,7 @@ from meshwright.simulator.llm.decoding.speculative import Speculative
 from meshwright.simulator.llm.fleet.faults import Fault, Faults
 from meshwright.simulator.llm.fleet.pools import Pools
 from meshwright.simulator.llm.fleet.scaling import Autoscaling
+from meshwright.simulator.llm.memory.adapters import AdapterCost
 from meshwright.simulator.llm.memory.contiguous import ContiguousConfig
 from meshwright.simulator.llm.memory.swapping import SwapCost
 from meshwright.simulator.llm.options import SimulateOptions
@@ -159,7 +160,9 @@ def alike(n: int = 30) -> LLMTrace:
 
 COST = LinearCost(5e-3, 1e-4, 1e-6, 1e-6)
 SWAP = SwapCost(4, 4096)
+ADAPTERS = AdapterCost(1e-3, 1e-3)
 WORK = {"plain": crowd, "alike": alike, "several": lambda: crowd(best_of=np.full(40, 2)),
+        "adapted": lambda: crowd(lora=np.arange(40) % 6 - 1),
         "marked": lambda: crowd(shared_prefix=np.where(np.arange(40) % 2, 0, -1))}  # fmt: skip
 SMALL = {"block_size": 16, "max_model_len": 256}
 POLICIES = {
@@ -168,12 +171,15 @@ POLICIES = {
         {"num_blocks": 40, **SMALL, "max_num_batched_tokens": 128, "max_num_seqs": 64},
         {"num_blocks": 40, **SMALL, "max_num_batched_tokens": 512, "max_num_seqs": 64, "long_prefill_token_threshold": 16},
         {"num_blocks": 60, **SMALL, "enable_prefix_caching": False, "sliding_window": 32, "window_groups": 1},
+        {"num_blocks": 60, **SMALL, "sliding_window": 32, "window_groups": 1},
+        {"num_blocks": 60, **SMALL, "max_loras": 2, "max_cpu_loras": 3},
     ], {
         "num_blocks": [30], "block_size": [8], "max_model_len": [100], "max_num_batched_tokens": [96],
         "max_num_seqs": [4], "enable_prefix_caching": [False], "enable_chunked_prefill": [False],
         "policy": ["priority"], "scheduler_reserve_full_isl": [False], "long_prefill_token_threshold": [32],
         "watermark": [0.2], "async_scheduling": [True], "limit_alone": [True],
-        "sliding_window": [64], "full_groups": [2], "window_groups": [2],
+        "sliding_window": [64], "full_groups": [2], "window_groups": [2], "max_num_active_seqs": [3],
+        "max_loras": [1], "max_cpu_loras": [2], "prefix_cache_retention_interval": [None], "pipeline_parallel_size": [2],
     }),
     "vllm-0.2": (Vllm02Config, [
         {"num_gpu_blocks": 40, "num_cpu_blocks": 40, **SMALL}, {"num_gpu_blocks": 60, "num_cpu_blocks": 40, **SMALL},
@@ -199,7 +205,9 @@ def figures(trace: LLMTrace, policy: str, config: dict[str, object], **more: obj
         trace,
         policy=policy,
         config=config,
-        **llm_asked(**{"cost": COST, "swap": SWAP, "too_long": "ignore", "engine": "simpy", **more}),
+        **llm_asked(
+            **{"cost": COST, "swap": SWAP, "adapters": ADAPTERS, "too_long": "ignore", "engine": "simpy", **more}
+        ),
     )
     columns = (found.finish, found.first_token, found.preemptions, found.cached_tokens, found.engine)
     return np.nan_to_num(np.concatenate([np.asarray(c, dtype=float) for c in columns]), nan=-1.0).tolist()
@@ -225,6 +233,8 @@ def test_options_of_policies(policy: str, name: str) -> None:
     _, bases, values = POLICIES[policy]
     for base, value, (kind, work) in product(bases, values[name], WORK.items()):
         if kind in ("several", "marked") and policy != "vllm-0.2":
+            continue
+        if kind == "adapted" and "max_loras" not in base:
             continue
         if kind == "marked":
             if name == "prefixes":
@@ -272,7 +282,7 @@ class First:
 
 def test_simulate_llm_has_no_other_arguments() -> None:
     own = set(inspect.signature(simulate_llm).parameters) - {"options"}
-    assert own | {f.name for f in fields(SimulateOptions)} == {*ARGUMENTS, "survivors"} | ANOTHER_WAY
+    assert own | {f.name for f in fields(SimulateOptions)} == {*ARGUMENTS, "survivors", "adapters"} | ANOTHER_WAY
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
@@ -280,6 +290,12 @@ def test_arguments_of_simulate_llm(name: str) -> None:
     base, value = ARGUMENTS[name]
     options: dict[str, object] = {"policy": "vllm-v1", "config": V1, **base}
     assert outcome(crowd(), **options) != outcome(crowd(), **{**options, name: value})
+
+
+def test_adapters() -> None:
+    work, config = crowd(lora=np.arange(40) % 6 - 1), {**V1, "max_loras": 2}
+    known, free = (figures(work, "vllm-v1", config, adapters=cost) for cost in (ADAPTERS, None))
+    assert known != free
 
 
 def test_survivors() -> None:

@@ -84,9 +84,10 @@ def test_windows_hold_more_requests_in_the_same_memory():
         ({"window_groups": 1}, "expected at least one group, and a window"),
         ({"full_groups": 0}, "at least one group"),
         ({"sliding_window": -1}, "sliding_window: expected an integer >= 0"),
+        ({"prefix_cache_retention_interval": 8}, "prefix_cache_retention_interval: is for layers with a sliding"),
         (
-            {"sliding_window": 4, "window_groups": 1, "enable_prefix_caching": True},
-            "enable_prefix_caching: not modelled",
+            {"sliding_window": 4, "window_groups": 1, "prefix_cache_retention_interval": 3},
+            "prefix_cache_retention_interval: expected a multiple of block_size 4, 0 or None",
         ),
     ],
 )
