@@ -47,6 +47,9 @@ class LLMClusterCase(_Part):
     price_per_hour: Annotated[float | None, CIRCUMSTANCE] = Field(
         default=None, ge=0, le=MAX_PRICE, description="price of one device-hour; else the type's"
     )
+    pools: Mapping[str, Devices] = Field(
+        default_factory=dict, description="further devices, of other types: device type, or a file -> number of devices"
+    )
 
 
 class LLMWorkloadCase(_Part):
@@ -198,12 +201,12 @@ class LLMPlannerCase(_Part):
         description="of `vllm`: fields of its SearchSpace (tp, batched_tokens, …) and of its Effort (eta, seeds, …); "
         "share=true lets models share devices",
     )
-    objective: Literal["goodput", "devices", "rate"] = Field(
+    objective: Literal["goodput", "devices", "cost", "energy", "rate"] = Field(
         default="goodput",
-        description="most good requests; fewest devices that attain target; the highest rate that does",
+        description="most good requests; fewest devices, lowest cost or power that attain target; the highest rate",
     )
     target: Annotated[Fraction, Field(gt=0, le=1)] = Field(
-        default=0.99, description="share of requests within both limits that objective devices or rate asks for"
+        default=0.99, description="share of requests within both limits that all objectives but goodput ask for"
     )
 
 
@@ -246,6 +249,18 @@ class LLMCase(Case):
     def _varies(self) -> LLMCase:
         if self.times == "mean" and self.spread is not None:
             raise ValueError("spread: is of drawn times; set times: drawn")
+        return self
+
+    @model_validator(mode="after")
+    def _mixed(self) -> LLMCase:
+        if not self.cluster.pools:
+            return self
+        if self.planner.name == "fixed":
+            raise ValueError("cluster.pools: planner fixed puts its engine on one device type; set planner vllm")
+        if self.planner.options.get("share"):
+            raise ValueError("cluster.pools: models that share devices are planned on one type; leave out share")
+        if self.planner.objective == "rate":
+            raise ValueError("planner.objective: rate is looked for on one device type; leave out cluster.pools")
         return self
 
     @property

@@ -23,6 +23,7 @@ from ...traces.lengths import LENGTHS, length_profile
 from ...wording import nearest
 from ..words import under
 from .case import LLMCase
+from .fleet import fleet_of, names_of
 
 __all__ = ["LLMData", "decoder_of", "load_data", "one_trace", "planner_options"]
 
@@ -57,7 +58,8 @@ class LLMData:
 
     def digests_of(self, case: LLMCase) -> dict[str, str]:
         """Of the files that a case reads."""
-        named = (*case.models, case.cluster.device, case.kernels, case.workload.lengths, case.workload.trace)
+        devices = [name for _, name in names_of(case)]
+        named = (*case.models, *devices, case.kernels, case.workload.lengths, case.workload.trace)
         return {name: self.digests[name] for name in named if name is not None and name in self.digests}
 
 
@@ -136,7 +138,10 @@ def load_data(cases: Sequence[LLMCase], folder: Path) -> LLMData:
         if w.trace in data.traces:
             tried("workload.trace", lambda c=case: _same_models(c, data))
             tried("workload.slo", lambda c=case: _known_classes(c, data))
-        once("cluster.device", case.cluster.device, data.devices, lambda name: _device(name, folder, data))
+        for path, device_name in names_of(case):
+            once(path, device_name, data.devices, lambda name: _device(name, folder, data))
+        if all(name in data.devices for _, name in names_of(case)):
+            tried("cluster.pools", lambda c=case: fleet_of(c, data))
         for path, name, known in (("engine.policy", e.policy, POLICIES), ("engine.router", e.router, ROUTERS)):
             if name not in known:
                 tried(path, lambda n=name, k=known: _unknown(n, list(k)))

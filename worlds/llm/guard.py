@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from ...errors import InputError, MeshwrightError
 from ...planners.vllm import Effort, SearchSpace, plan, plan_shared
+from ...planners.vllm.mixes import plan_mixed
 from ...planners.vllm.scoring import served
 from ...simulator.llm.plan.entries import Deployment
 from ...simulator.llm.plan.file import LLMPlan
@@ -21,7 +22,8 @@ from ..guard import Decided, Guard, Measure, Scores, UnfitError, differences
 from ..world import Case
 from .case import LLMCase
 from .data import LLMData, planner_options
-from .solve import cluster_of, demands_of, planned, tables_of, with_limits
+from .fleet import cluster_of, fleet_of, mixes
+from .solve import demands_of, planned, tables_of, with_limits
 
 __all__ = ["LLMGuard"]
 
@@ -104,6 +106,11 @@ def _made(case: LLMCase, data: LLMData) -> LLMPlan:
         return plan_shared(
             cluster, demands, tables=tables, space=SearchSpace(**space), effort=Effort(**effort), seed=case.seed
         ).plan
+    if mixes(case):
+        return plan_mixed(
+            fleet_of(case, data), demands, objective=case.planner.objective, target=case.planner.target, tables=tables,
+            space=SearchSpace(**space), effort=Effort(**effort), seed=case.seed,
+        ).plan  # fmt: skip
     return plan(
         cluster, demands, objective=case.planner.objective, target=case.planner.target, tables=tables,
         space=SearchSpace(**space), effort=Effort(**effort), seed=case.seed,
@@ -120,7 +127,7 @@ def _deployments(plan: Any) -> tuple[Deployment, ...]:
 def _rebuilt(case: LLMCase, data: LLMData, plan: Any) -> LLMPlan:
     """The plan of a decision, on the case's cluster and with its limits."""
     made = LLMPlan.of(
-        cluster_of(case, data), tuple(served(d) for d in demands_of(case, data)), _deployments(plan),
+        fleet_of(case, data), tuple(served(d) for d in demands_of(case, data)), _deployments(plan),
         planner=PlannerEntry(name=case.planner.name), router=str(plan["router"]),
     )  # fmt: skip
     return with_limits(made, case)

@@ -50,8 +50,12 @@ def measures(solved: LLMSolved) -> tuple[dict[str, float], tuple[str, ...]]:
         if last.why:
             notes.append(f"{name}_p99 refused: {last.why}")
     price = cluster.spec.price_per_hour if case.cluster.price_per_hour is None else case.cluster.price_per_hour
-    if price > 0:
-        values["cost_per_hour"] = price * values["n_devices"]
+    total = solved.plan.price_per_hour if solved.plan.pools else price * values["n_devices"]
+    if total > 0:
+        values["cost_per_hour"] = total
+    power = solved.plan.predicted.get("mean_power_w")
+    if power is not None:
+        values["mean_power"] = power
     if case.planner.name == "vllm":
         values["evaluations"] = float(solved.evaluations)
     return {name: value for name, value in values.items() if math.isfinite(value)}, tuple(notes)

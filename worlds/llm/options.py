@@ -22,6 +22,7 @@ class PlanOptions(Options):
     """What may be said besides the case."""
 
     workers: int = Field(default=1, ge=1, le=4096, description="processes that search")
+    html: Target = Field(default=None, description="write the answer as one HTML page here (one planner)")
 
 
 class SimulateOptions(Options):

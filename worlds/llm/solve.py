@@ -11,8 +11,8 @@ from typing import Any
 from ...errors import InfeasibleError, InputError
 from ...planners.vllm import Candidate, CostSource, DrawnTraffic, Effort, GivenTraffic, LLMDemand, SearchSpace, plan
 from ...planners.vllm.layouts import engine_shapes
+from ...planners.vllm.mixes import plan_mixed
 from ...planners.vllm.scoring import Setting
-from ...profiles.devices import DEVICES
 from ...profiles.llm import DecoderSpec, KernelTables
 from ...simulator.cluster import Cluster
 from ...simulator.llm.plan.entries import promised
@@ -23,10 +23,10 @@ from ...simulator.llm.workload.requests import LLMTrace
 from ...traces.splits import shares
 from .case import EngineCase, LLMCase
 from .data import LLMData, planner_options
+from .fleet import cluster_of, fleet_of, mixes
 
 __all__ = [
     "LLMSolved",
-    "cluster_of",
     "demands_of",
     "limits",
     "mean_only",
@@ -152,14 +152,6 @@ def squeezed(trace: LLMTrace, factor: float) -> LLMTrace:
     return trace.at(trace.arrival / factor)
 
 
-def cluster_of(case: LLMCase, data: LLMData) -> Cluster:
-    """The devices: full nodes, or where these do not come out even the largest equal nodes."""
-    c = case.cluster
-    per_node = next(n for n in range(min(c.devices, c.devices_per_node), 0, -1) if c.devices % n == 0)
-    spec = data.devices[c.device]
-    return Cluster(c.devices // per_node, per_node, spec.name if spec.name in DEVICES else spec)
-
-
 def solve(case: LLMCase, data: LLMData) -> LLMSolved:
     """Choose the engines and simulate them.
 
@@ -232,6 +224,13 @@ def _planned(asked: _Asked) -> tuple[LLMPlan, int]:
     demand, cluster = demand_of(case, data), cluster_of(case, data)
     tables = tables_of(case, data)
     space, effort = planner_options(case.planner.options)
+    if case.planner.name == "vllm" and mixes(case):
+        cheapest = plan_mixed(
+            fleet_of(case, data), [demand], objective=case.planner.objective, target=case.planner.target,
+            tables=tables, space=SearchSpace(**stated_space(space, [demand.model])), effort=Effort(**effort),
+            seed=case.seed,
+        )  # fmt: skip
+        return cheapest.plan, cheapest.plan.planner.evaluations
     if case.planner.name == "vllm":
         found = plan(
             cluster, [demand], objective=case.planner.objective, target=case.planner.target, tables=tables,

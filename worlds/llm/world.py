@@ -53,6 +53,7 @@ METRICS = {
     "n_devices": "devices that the plan uses",
     **{f"{name}_p{p}": f"{p}th percentile of the {said}" for name, said in _LATENCIES.items() for p in (50, 90, 99)},
     "cost_per_hour": "price of the devices in use per hour",
+    "mean_power": "watts of the devices in use, by the time for which they compute; of objectives cost and energy",
     "evaluations": "simulations that the planner made",
 }
 """What a study knows of a case."""
@@ -128,7 +129,7 @@ class LLMWorld(OpenWorld):
             from ...profiles.llm.zoo import DECODERS
 
             return DECODERS
-        if path == "cluster.device":
+        if path in ("cluster.device", "cluster.pools"):
             from ...profiles.devices import DEVICES
 
             return DEVICES

@@ -63,7 +63,7 @@ def out_of_reach(search: MixSearch, demand: LLMDemand, say: Callable[[str], None
 
 
 def _more(search: MixSearch, pool: int, say: Callable[[str], None]) -> str:
-    """How many more devices of a type would do, all others as they are: doubled, then halved between."""
+    """How many more devices of a type would do, beside all the others or alone: doubled, then halved between."""
     runs, fleet = search.runs, search.runs.setting.fleet
     mine = fleet.pools[pool]
     most = (FURTHER - 1) * mine.n_devices
@@ -78,9 +78,10 @@ def _more(search: MixSearch, pool: int, say: Callable[[str], None]) -> str:
 
     def does(more: int) -> bool:
         say(f"{more} more {mine.spec.name}")
-        counts = tuple(p.n_devices + (more if n == pool else 0) for n, p in enumerate(fleet.pools))
-        level = there.level(counts)
-        return level is not None and bool(level.reaching(search.target))
+        every = tuple(p.n_devices + (more if n == pool else 0) for n, p in enumerate(fleet.pools))
+        alone = tuple(count if n == pool else 0 for n, count in enumerate(every))
+        found = (there.level(counts) for counts in dict.fromkeys((every, alone)))
+        return any(level is not None and level.reaching(search.target) for level in found)
 
     low, high = 0, 1
     while high <= most and not does(high):

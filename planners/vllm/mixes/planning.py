@@ -162,7 +162,9 @@ class MixPlanning(Shown):
             if counts[number] < 0:
                 continue
             level = known.get(counts)
-            if not sum(counts) or level is None:
+            if not sum(counts):
+                lines.append(f"one {name} less: no device is left")
+            elif level is None:
                 lines.append(f"one {name} less: no engine uses exactly so many devices")
             elif level.finalists:
                 best = self.point(model, level.finalists[0])

@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any, cast
 
 from ....errors import InputError
+from ....files import write_text
 from ....planners.vllm import Effort, Planning, SearchSpace, SharedPlanning, plan, plan_shared
+from ....planners.vllm.mixes import MixPlanning, plan_mixed
 from ...carried import said_by
 from ...cases import called
 from ...door import Answer, Asked
 from ..case import LLMCase
 from ..data import LLMData, load_data, planner_options
+from ..fleet import cluster_of, fleet_of, mixes
 from ..options import PlanOptions
-from ..solve import cluster_of, demands_of, mean_only, stated_space, tables_of
+from ..solve import demands_of, mean_only, stated_space, tables_of
 
 __all__ = ["decided"]
 
@@ -36,6 +40,8 @@ def decided(asked: Asked) -> Answer:
     cases = cast("tuple[LLMCase, ...]", asked.cases)
     data = load_data(cases, asked.folder)
     options = cast(PlanOptions, asked.options)
+    if options.html is not None and len(cases) > 1:
+        raise InputError(f"html: is written of one planner (got {', '.join(called(case.planner) for case in cases)})")
     answers = [_one(case, data, options, asked) for case in cases]
     if len(answers) == 1:
         return answers[0]
@@ -49,6 +55,9 @@ def _one(case: LLMCase, data: LLMData, options: PlanOptions, asked: Asked) -> An
     mean_only(case)
     if case.planner.name == "fixed":
         from ..solve import planned
+
+        if options.html is not None:
+            raise InputError("html: planner fixed tries nothing that a page could show; set planner vllm")
 
         made, _ = planned(case, data)
         made = made.model_copy(update={"case": said_by(case)})
@@ -70,23 +79,46 @@ def _one(case: LLMCase, data: LLMData, options: PlanOptions, asked: Asked) -> An
                 "planner.options.share: maximises goodput in one process; leave objective, target, workers out"
             )
         group: dict[str, Any] = {"batched_tokens": SHARED_TOKENS, **space}
-        found: Planning | SharedPlanning = plan_shared(
+        found: Planning | SharedPlanning | MixPlanning = plan_shared(
             cluster_of(case, data), demands, space=SearchSpace(**stated_space(group, specs)), **same
         )
+    elif mixes(case):
+        found = plan_mixed(
+            fleet_of(case, data), demands, space=SearchSpace(**stated_space(space, specs)),
+            objective=case.planner.objective, target=case.planner.target, workers=options.workers, **same,
+        )  # fmt: skip
     else:
         found = plan(
             cluster_of(case, data), demands, space=SearchSpace(**stated_space(space, specs)),
             objective=case.planner.objective, target=case.planner.target, workers=options.workers, **same,
         )  # fmt: skip
     found = replace(found, plan=found.plan.model_copy(update={"case": said_by(case)}))
-    return Answer(found.explain(), _document(found), found, found.plan)
+    written: tuple[Path, ...] = ()
+    if options.html is not None:
+        from ..page import page, told
+
+        written = (write_text(options.html, page(told(found, case.planner.target))),)
+    return Answer(found.explain(), _document(found), found, found.plan, written=written)
 
 
-def _document(found: Planning | SharedPlanning) -> Mapping[str, Any]:
+def _document(found: Planning | SharedPlanning | MixPlanning) -> Mapping[str, Any]:
     who = found.plan.planner
     said: dict[str, Any] = {
         "plan": json.loads(found.plan.to_json()), "simulations": who.evaluations, "seconds": who.seconds,
     }  # fmt: skip
+    if isinstance(found, MixPlanning):
+        return said | {
+            "front": {model: [p.to_dict() for p in found.front(model)] for model in found.levels},
+            "one_type": {
+                model: {name: p and p.to_dict() for name, p in found.one_type(model).items()} for model in found.levels
+            },
+            "one_less": {model: list(found.one_less(model)) for model in found.levels},
+            "assumptions": list(found.assumptions()),
+            "rejected": {
+                model: {name: [asdict(r) for r in rows] for name, rows in each.items()}
+                for model, each in found.rejected.items()
+            },
+        }
     if not isinstance(found, Planning):
         return said | {"shared": found.shared_good, "dedicated": found.dedicated_good, "tried": found.tried}
     return said | {
