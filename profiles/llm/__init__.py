@@ -22,6 +22,7 @@ from .parallel.layer import DecodeLayer, Parallel, decode_layer
 from .tables.grid import Grid
 from .tables.kernels import KernelTables, Layers, Operators, Peaks
 from .times import StepTimes
+from .tower import Tower
 from .zoo import DECODERS
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "Peaks",
     "StepTimes",
     "TableCost",
+    "Tower",
     "compiled",
     "decode_layer",
     "decoder",

@@ -195,6 +195,8 @@ def kv_capacity(
     whole_ones = layers * model.hidden * (model.q_rank + model.kv_rank + model.rope_dim) if model.kv_rank else 0
     count += math.ceil(whole_ones * (1 - 1 / tp)) + joining
     weight_bytes = math.ceil(count * bytes_of_weight(weights))
+    if model.tower is not None:  # in 16 bits whatever the decoder's; on every stage, though the first alone needs it
+        weight_bytes += math.ceil(2 * model.tower.weights / model.tower.split(tp))
     size, far, near = model.kv_groups if o.windows else (model.layers, 1, 0)
     block = -(-size // pp) * block_size * model.kv_numbers(tp) * precision_bytes(kv)
     groups = far + near

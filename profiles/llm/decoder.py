@@ -14,6 +14,7 @@ from ...files import readable
 from ...reprs import Shown
 from .checkpoint import read_shape
 from .decoder_names import shape_named
+from .tower import Tower
 
 __all__ = ["PRECISION_BYTES", "WEIGHT_BITS", "DecoderSpec", "decoder", "weight_bytes"]
 
@@ -73,6 +74,8 @@ class DecoderSpec(Shown):
         them for speculative decoding alone, and neither `layers` nor `weights` counts them (`draft`).
     joins : bool
         Whether a projection joins the last hidden state and the embedding before the layers, as in such a draft.
+    tower : Tower, optional
+        The part that sees, whose weights `weights` does not count; or its fields, as files hold them.
     weights_precision, kv_precision : str
         Precisions that the checkpoint's files state, by the cost model's names; empty where they say none.
 
@@ -112,6 +115,7 @@ class DecoderSpec(Shown):
     joins: bool = False
     weights_precision: str = ""
     kv_precision: str = ""
+    tower: Tower | None = None
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "ffn", "vocab", "kv_heads", "head_dim", "max_positions"):
@@ -148,6 +152,11 @@ class DecoderSpec(Shown):
             )
         if not self.kv_rank and (self.rope_dim or self.value_dim or self.q_rank):
             raise InputError(f"decoder {self.name!r}: fields of latent attention without kv_rank")
+        tower: Any = self.tower
+        if isinstance(tower, Mapping):
+            object.__setattr__(self, "tower", Tower.of(tower))  # pyright: ignore[reportUnknownArgumentType]
+        elif tower is not None and not isinstance(tower, Tower):
+            raise InputError(f"decoder {self.name!r}: tower: expected a Tower (got {tower!r:.60})")
         if self.dense_layers > self.layers:
             raise InputError(f"decoder {self.name!r}: {self.dense_layers} dense layers of {self.layers}")
 
@@ -156,8 +165,9 @@ class DecoderSpec(Shown):
         """Read the fields of a config.json, as model repositories publish it.
 
         Every field is modelled, or known to change neither weights, KV memory nor FLOPs (`checkpoint.fields`), or
-        refused by its name: linear and cross-attention, layers that differ, chunks of attention, parts that see or
-        hear, and whatever is not known here. Precisions that the file states are kept.
+        refused by its name: linear and cross-attention, layers that differ, chunks of attention, parts that hear,
+        and whatever is not known here. Towers that see are read where their kind is known (`checkpoint.vision`).
+        Precisions that the file states are kept.
 
         Parameters
         ----------
@@ -255,7 +265,7 @@ class DecoderSpec(Shown):
         if not self.mtp_layers:
             raise InputError(f"{self.name}: its checkpoint has no layer that predicts further tokens; give a draft")
         whole = {"window": 0, "full_layers": 0, "dense_layers": 0, "mtp_layers": 0}
-        return replace(self, name=f"{self.name} (MTP layer)", layers=1, joins=True, **whole)
+        return replace(self, name=f"{self.name} (MTP layer)", layers=1, joins=True, tower=None, **whole)
 
     @property
     def active_weights(self) -> int:

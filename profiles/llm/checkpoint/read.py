@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 from ....errors import InputError
-from . import mixture, precision, windows
+from . import mixture, precision, vision, windows
 from .families import FAMILIES, NOT_MODELLED, Family
 from .fields import CHANGING, HARMLESS, PARTS, PARTS_FIELDS, empty
 from .kinds import wrong_kinds
@@ -84,6 +84,7 @@ class _Reader:
     def shape(self) -> dict[str, Any]:
         """See `read_shape`."""
         outside: dict[str, Any] = {}
+        seen, whole = self._sees(), self.config
         inner = _text(self.config)
         if inner:
             outside = {k: v for k, v in self.config.items() if k not in INNER}
@@ -99,12 +100,23 @@ class _Reader:
         said["max_positions"] = next((n for name in LENGTHS if (n := self._number(name)) is not None), None)
         self.read.update(LENGTHS)
         found = self._whole(said, family, outside)
+        if seen:
+            found["tower"], wrong = vision.read_tower(whole["model_type"], seen, whole, said["hidden"] or 1)
+            self.wrong += wrong
         self._rest()
         self.wrong += [f"{', '.join(fields)}: {what}; {mend}" for (what, mend), fields in self.alike.items()]
         if self.wrong:
             more = f"; and {len(self.wrong) - MOST} more" if len(self.wrong) > MOST else ""
             raise InputError(f"{self.where}: {'; '.join(self.wrong[:MOST])}{more}")
         return found
+
+    def _sees(self) -> Mapping[str, Any]:
+        """What ``vision_config`` holds, where towers of this kind of model are known; else nothing."""
+        said: Any = self.config.get("vision_config")
+        if not isinstance(said, Mapping) or not said or self.config.get("model_type") not in vision.TOWERS:
+            return {}
+        self.read.update(("vision_config", *vision.BESIDE))
+        return cast("Mapping[str, Any]", said)
 
     def _outside(self, outside: Mapping[str, Any], inner: Mapping[str, Any]) -> None:
         """Judge the fields beside the text part; those about other parts are left out together with these parts."""
@@ -115,7 +127,7 @@ class _Reader:
             if field == "tie_word_embeddings":
                 if field in inner and not repeated:
                     self.wrong.append(f"{field}: {value!r:.60}, and {inner[field]!r:.60} in the part on text; say one")
-            elif not about and not repeated and field not in precision.FIELDS:
+            elif not about and not repeated and field not in precision.FIELDS and field not in self.read:
                 self._judge(field, value)
 
     def _unnest(self) -> None:

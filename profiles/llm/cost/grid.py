@@ -50,6 +50,8 @@ class CostGrid(NamedTuple):
         Host time to take a request in, with its first chunk (engines of one rank).
     beside : float
         How many times their own time decodes take in attention where a chunk is in the same call.
+    tower_s : float
+        Seconds of the tower that sees a request's images, in the step of its first chunk.
     """
 
     dense: Floats
@@ -77,6 +79,7 @@ class CostGrid(NamedTuple):
     experts: Floats = NOTHING
     request_s: float = 0.0
     beside: float = 1.0
+    tower_s: float = 0.0
 
 
 def _line(table: Floats, at: int) -> float:
@@ -212,6 +215,11 @@ def _together(g: CostGrid, decodes: int, context: int, new: Any, before: Any, ch
     device = _line(g.dense, tokens) + _line(g.head, -(-outputs // g.ranks)) + attention
     if len(g.experts):
         device += _line(g.experts, gathered)
+    begun = 0
+    for i in range(chunks):
+        if before[i] == 0:
+            begun += 1
+    device += -(-begun // g.ranks) * g.tower_s  # requests come to ranks in turn
     if tokens > g.graph_tokens:
         launch = g.host_eager_s
     elif chunks:
@@ -261,6 +269,7 @@ def chunked_seconds(g: CostGrid, decodes: int, context: int, new: Any, before: A
     for i in range(chunks):
         if before[i] == 0:
             host += g.request_s
+            device += g.tower_s
     if g.overlapped:
         return max(device, launch + host)
     return max(device, launch) + host

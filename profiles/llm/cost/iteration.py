@@ -15,6 +15,7 @@ from ..parallel.layout import Parallel
 from ..parallel.ranks import Ranks, check_degrees, whole
 from ..tables.kernels import KernelTables, Operators, Peaks
 from ..tables.layers import check_layers
+from ..tower import Image, checked_images
 from .beside import beside_chunks
 from .experts import ALL2ALL, Spread
 from .grid import NOTHING, CostGrid
@@ -23,6 +24,7 @@ from .links import PCIE, link_between
 from .operators import OperatorKernels
 from .overheads import Overheads
 from .parts import Kernels, Surface
+from .sight import tower_seconds
 from .table import TableCost
 
 __all__ = ["CostOptions", "TableCost", "iteration_cost"]
@@ -48,6 +50,10 @@ class CostOptions(Ranks):
         popular ones lie anywhere, and the fullest rank is waited for (`fullest_rank`).
     all2all : str
         How tokens reach the experts of other ranks, by vLLM's name (`cost.experts.ALL2ALL`).
+    images : sequence of (int, int)
+        Heights and widths, in pixels, of the images of every request, for models with a tower that sees. Its time comes
+        with a request's first chunk. The tokens that they become are part of a request's prompt tokens
+        (`Tower.image_tokens`), as engines count them.
     max_tokens, max_outputs : int
         Sizes up to which tables by tokens and outputs are laid out; beyond, they go on along their slope.
 
@@ -60,6 +66,7 @@ class CostOptions(Ranks):
     skew: float = SKEW
     balanced: bool = False
     all2all: str = ALL2ALL[0]
+    images: tuple[Image, ...] = ()
     max_tokens: int = 16384
     max_outputs: int = 1024
 
@@ -155,6 +162,9 @@ def iteration_cost(
         source = system.source if tables else f"roofline of {peaks.name}, nothing measured: {system.source}"
     grid, surfaces = _lay_out(kernels, overheads, model.layers, o)
     grid = grid._replace(request_s=overheads.per_request_s)
+    images = checked_images(o.images, model.tower, model.name)
+    if images and model.tower is not None:
+        grid = grid._replace(tower_s=tower_seconds(model.tower, images, peaks, tp))
     if kernels.mixed() is None:
         grid = grid._replace(beside=beside_chunks(model, source if isinstance(system, KernelTables) else system.name))
     if isinstance(system, KernelTables) and system.layers is not None:

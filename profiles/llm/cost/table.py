@@ -86,6 +86,9 @@ class TableCost(Shown):
         some = (*self.kernels.dense(size), *self.kernels.experts(self.padded(together)), *self.kernels.head(out))
         parts = [p.part() for p in some if p.seconds[0] > 0]
         parts += self._attention(iteration, new, before)
+        begun = -(-int((before == 0).sum()) // self.dp)
+        if grid.tower_s and begun:
+            parts.append(Part("tower that sees", begun * grid.tower_s, KINDS[EXTRAPOLATED]))
         device = sum(p.seconds for p in parts)
         launch = grid.host_eager_s
         if tokens <= grid.graph_tokens:

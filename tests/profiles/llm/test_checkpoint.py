@@ -102,7 +102,7 @@ REFUSED = [
     (LLAMA | {"torch_dtype": "float8_e4m3fn"}, "torch_dtype"),
     (LLAMA | {"dtype": "float8_e4m3fn"}, "dtype"),
     (LLAMA | {"vision_config": {"hidden_size": 1024}}, "vision_config"),
-    ({"model_type": "llava", "text_config": LLAMA, "vision_config": {"hidden_size": 1024}}, "vision_config"),
+    ({"model_type": "llava_next", "text_config": LLAMA, "vision_config": {"hidden_size": 1024}}, "vision_config"),
     ({"model_type": "x", "text_config": LLAMA, "audio_config": {"d_model": 1024}}, "audio_config"),
     (LLAMA | {"is_encoder_decoder": True}, "is_encoder_decoder"),
     (LLAMA | {"kv_lora_rank": 512}, "kv_lora_rank"),
