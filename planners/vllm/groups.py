@@ -176,7 +176,8 @@ def deployments(
 def _shape(group: Group, load: Load, space: SearchSpace) -> EngineShape:
     return EngineShape(
         group.tp, group.pp, 1, space.policies[0], space.block_sizes[0], space.batched_tokens[0], space.seqs[0],
-        space.chunked_prefill[0], False, space.utilizations[0], load.longest, 1, space.precision, space.kv_precision,
+        space.chunked_prefill[0], False, space.utilizations[0], load.longest, 1, space.precisions[0],
+        space.kv_precisions[0],
     )  # fmt: skip
 
 

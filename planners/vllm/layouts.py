@@ -103,13 +103,13 @@ def engine_shapes(demand: LLMDemand, cluster: Cluster, space: SearchSpace, seeds
             rejected.append(Rejected(f"TP{tp} PP{pp}" + (f" CP{cp}" if cp > 1 else ""), why))
             continue
         experts = space.expert_parallel if demand.model.experts and tp > 1 else (False,)
-        for ep, policy, block, batched, seqs, chunked, cached, share in product(
+        for ep, policy, block, batched, seqs, chunked, cached, share, weights, kv in product(
             experts, space.policies, space.block_sizes, space.batched_tokens, space.seqs, space.chunked_prefill,
-            caching, space.utilizations,
+            caching, space.utilizations, space.precisions, space.kv_precisions,
         ):  # fmt: skip
             shape = EngineShape(
-                tp, pp, cp, policy, block, batched, seqs, chunked, cached, share, longest, 1, space.precision,
-                space.kv_precision, ep=ep, windows=windows if policy == "vllm-v1" else (0, 1, 0),
+                tp, pp, cp, policy, block, batched, seqs, chunked, cached, share, longest, 1, weights, kv, ep=ep,
+                windows=windows if policy == "vllm-v1" else (0, 1, 0),
             )  # fmt: skip
             try:
                 shape = _with_memory(demand, cluster, shape)

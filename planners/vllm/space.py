@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, cast
 
 from ...errors import InputError
+from ...profiles.llm.cost.iteration import PRECISIONS
 from ...reprs import Shown
 from ...simulator.llm.plan.entries import MEMORY_OPTION, Deployment, Option
 from ...simulator.llm.policy.catalogue import POLICIES
@@ -41,8 +42,9 @@ class SearchSpace(Shown):
         ``gpu_memory_utilization``.
     routers : sequence of str
         Who gets a request, where there are several engines.
-    precision, kv_precision : str
-        Of weights and of the KV cache.
+    precision, kv_precision : str or sequence of str
+        Of weights and of the KV cache. Several are traded against each other by time and memory alone: what quality a
+        format costs is not known here.
     disaggregate : {"no", "also", "only"}
         Whether prompts and decodes may (or must) be on engines of their own; every ratio is tried, with equal engines.
 
@@ -64,8 +66,8 @@ class SearchSpace(Shown):
     prefix_caching: Sequence[bool] = (False, True)
     utilizations: Sequence[float] = (0.9,)
     routers: Sequence[str] = ("round_robin",)
-    precision: str = "bf16"
-    kv_precision: str = "bf16"
+    precision: str | Sequence[str] = "bf16"
+    kv_precision: str | Sequence[str] = "bf16"
     disaggregate: str = "no"
 
     def __post_init__(self) -> None:
@@ -85,11 +87,25 @@ class SearchSpace(Shown):
             for value in getattr(self, name):
                 if value not in known:
                     raise InputError(f"space: {name}: unknown {value!r}; expected some of {', '.join(known)}")
+        for name, formats in (("precision", self.precisions), ("kv_precision", self.kv_precisions)):
+            for value in formats:
+                if value not in PRECISIONS:
+                    raise InputError(f"space: {name}: expected some of {', '.join(PRECISIONS)} (got {value!r})")
         for value in self.utilizations:
             if not 0 < value <= 1:
                 raise InputError(f"space: utilizations: expected shares in (0, 1] (got {value})")
         if self.disaggregate not in SPLITS:
             raise InputError(f"space: disaggregate: expected one of {', '.join(SPLITS)} (got {self.disaggregate!r})")
+
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        """Formats of the weights."""
+        return (self.precision,) if isinstance(self.precision, str) else tuple(self.precision)
+
+    @property
+    def kv_precisions(self) -> tuple[str, ...]:
+        """Formats of the KV cache."""
+        return (self.kv_precision,) if isinstance(self.kv_precision, str) else tuple(self.kv_precision)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -178,6 +194,8 @@ class EngineShape(Shown):
             said += f", {self.batched_tokens} tokens a step"
         extra = [
             f"{self.seqs} sequences",
+            *([self.precision] if self.precision != "bf16" else []),
+            *([f"{self.kv_precision} KV cache"] if self.kv_precision != "bf16" else []),
             *(["whole prompts"] if not self.chunked_prefill else []),
             *(["prefix caching"] if self.prefix_caching else []),
             *([f"blocks of {self.block_size}"] if self.block_size != 16 else []),

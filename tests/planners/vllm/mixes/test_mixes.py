@@ -310,3 +310,20 @@ def test_one_type_is_a_fleet_too() -> None:
     assert found.plan.price_per_hour == pytest.approx(1.86 * len(found.plan.used_devices))
     assert found.plan.pools == ()
     assert device("l40s-48gb").price_per_hour == 1.86
+
+
+def test_formats_are_traded_by_time_and_memory() -> None:
+    """Of two formats that are tried, the answer is the cheaper of the answers to each alone."""
+    asked = demand(90, 0.5, 0.025, n=80)
+    said: dict[str, Any] = {"effort": Effort(eta=1, seeds=1, share_steps=2), "target": 0.9}
+    fleet = MixedCluster((Cluster(1, 1, "h100-80gb"), Cluster(1, 2, "l40s-48gb")))
+    prices: dict[Any, float] = {}
+    for formats in ("bf16", "fp8", ("bf16", "fp8")):
+        space = SearchSpace(tp=(1,), pp=(1,), batched_tokens=(512,), precision=formats, kv_precision=formats)
+        found = plan_mixed(fleet, [asked], space=space, **said)
+        prices[formats] = found.plan.price_per_hour
+    assert prices["bf16", "fp8"] == min(prices["bf16"], prices["fp8"]) < max(prices["bf16"], prices["fp8"])
+    assert {d.precision for d in found.plan.deployments} == {"fp8"}
+    assert "fp8 KV cache" in found.explain()
+    with pytest.raises(InputError, match="space: kv_precision: expected some of bf16"):
+        SearchSpace(kv_precision=("fp7",))
