@@ -138,6 +138,8 @@ class EngineShape(Shown):
         Whether experts are spread over the tensor-parallel devices instead of cut.
     windows : (int, int, int)
         ``sliding_window, full_groups, window_groups`` of the scheduler (`V1Config`): the model's.
+    more : tuple of (str, value)
+        Further options of the scheduler, by its own names.
     """
 
     tp: int
@@ -157,6 +159,7 @@ class EngineShape(Shown):
     other_bytes: int = 0
     ep: bool = False
     windows: tuple[int, int, int] = (0, 1, 0)
+    more: tuple[tuple[str, Option], ...] = ()
 
     @property
     def devices(self) -> int:
@@ -175,7 +178,7 @@ class EngineShape(Shown):
             names = ("sliding_window", "full_groups", "window_groups")
             chosen |= dict(zip(names, self.windows, strict=True))
         known = {option.name for option in fields(POLICIES[self.policy].config)}  # chunk_size is Sarathi's name for it
-        return {name: value for name, value in chosen.items() if name in known}
+        return {name: value for name, value in chosen.items() if name in known} | dict(self.more)
 
     def deployment(self, name: str, model: str, devices: Sequence[Sequence[int]], role: Any = "both") -> Deployment:
         """As many of these engines as there are rows of devices."""

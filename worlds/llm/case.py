@@ -147,6 +147,10 @@ class EngineCase(_Part):
     )
     precision: str = Field(default="bf16", description="number format of weights and products: bf16, fp8, …")
     kv_precision: str = Field(default="bf16", description="number format of the KV cache: bf16, fp8, …")
+    scheduler: Mapping[str, bool | int | float | str | None] = Field(
+        default_factory=dict,
+        description="further options of the scheduler, by its own names (max_num_active_seqs, max_loras, watermark, …)",
+    )
     decode_engines: int = Field(
         default=0,
         ge=0,

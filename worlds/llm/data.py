@@ -24,6 +24,7 @@ from ...wording import nearest
 from ..words import under
 from .case import LLMCase
 from .fleet import fleet_of, names_of
+from .scheduler import check_scheduler
 
 __all__ = ["LLMData", "decoder_of", "load_data", "one_trace", "planner_options"]
 
@@ -145,6 +146,8 @@ def load_data(cases: Sequence[LLMCase], folder: Path) -> LLMData:
         for path, name, known in (("engine.policy", e.policy, POLICIES), ("engine.router", e.router, ROUTERS)):
             if name not in known:
                 tried(path, lambda n=name, k=known: _unknown(n, list(k)))
+        if e.scheduler and e.policy in POLICIES:
+            tried("engine.scheduler", lambda e=e: check_scheduler(e))
         if case.planner.name == "vllm":
             tried("planner.options", lambda c=case: _options(c))
         elif case.planner.options:

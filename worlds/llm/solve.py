@@ -269,7 +269,7 @@ def _fixed(case: LLMCase, demand: LLMDemand, cluster: Cluster, setting: Setting)
     shapes = engine_shapes(demand, cluster, space, (case.seed,))
     if not shapes.possible:
         raise InfeasibleError(f"{demand.name}: {shapes.rejected[0].what}: {shapes.rejected[0].why}")
-    shape = replace(shapes.possible[0], prefix_caching=e.enable_prefix_caching)
+    shape = replace(shapes.possible[0], prefix_caching=e.enable_prefix_caching, more=tuple(e.scheduler.items()))
     engines = cluster.n_devices // shape.devices
     if engines <= e.decode_engines:
         raise InfeasibleError(

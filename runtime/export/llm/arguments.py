@@ -10,6 +10,7 @@ from typing import Any
 from ....errors import InputError
 from ....simulator.llm.plan.entries import Deployment
 from ....simulator.llm.plan.file import LLMPlan
+from ....simulator.llm.plan.simulate import LORA_RANK
 from ....simulator.llm.policy.vllm_v1_state import V1Config
 
 __all__ = ["VLLM_VERSION", "Server", "arguments", "servers"]
@@ -173,7 +174,12 @@ def _rarer(options: V1Config) -> list[str]:
         listed.append(f"--max-num-active-seqs={options.max_num_active_seqs}")
     if options.max_loras:
         host = options.max_loras if options.max_cpu_loras is None else options.max_cpu_loras
-        listed += ["--enable-lora", f"--max-loras={options.max_loras}", f"--max-cpu-loras={host}"]
+        listed += [
+            "--enable-lora",
+            f"--max-loras={options.max_loras}",
+            f"--max-cpu-loras={host}",
+            f"--max-lora-rank={LORA_RANK}",
+        ]
     if options.window_groups and options.enable_prefix_caching:
         every = options.prefix_cache_retention_interval
         listed.append(f"--prefix-cache-retention-interval={'None' if every is None else every}")

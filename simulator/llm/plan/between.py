@@ -70,9 +70,12 @@ def _own(each: Deployment, clusters: Sequence[ClusterEntry | None]) -> list[Prob
     if each.tp % each.cp:
         found.append((("cp",), f"expected a divisor of tp {each.tp}, whose ranks hold the shards (got {each.cp})"))
     try:
-        _ = each.options
+        stages = getattr(each.options, "pipeline_parallel_size", 1)
     except InputError as error:
         found.append((("config",), str(error)))
+    else:
+        if stages not in (1, each.pp):
+            found.append((("config", "pipeline_parallel_size"), f"expected pp {each.pp}, or 1 (got {stages})"))
     if len(each.devices) != each.replicas:
         found.append((("devices",), f"expected a row for each of {each.replicas} engines (got {len(each.devices)})"))
     for i, row in enumerate(each.devices):

@@ -21,12 +21,12 @@ Tables = KernelTables | Mapping[str, KernelTables]
 
 
 def flight_options(deployment: Deployment) -> Any:
-    """Options of each of an engine's batches in flight: with `pp` stages there are `pp`, and they divide the memory."""
+    """Options of each of an engine's schedulers: where each batch in flight has one, they divide the memory."""
     options, memory = deployment.options, MEMORY_OPTION.get(deployment.policy, "num_slots")
-    if deployment.pp == 1:
+    if deployment.schedulers == 1:
         return options
-    share = {name: max(1, getattr(options, name) // deployment.pp) for name in (memory, "max_num_seqs")}
-    return replace(options, **share)
+    divided = (memory, "max_num_seqs", *(["max_num_active_seqs"] if getattr(options, "max_num_active_seqs", 0) else []))
+    return replace(options, **{name: max(1, getattr(options, name) // deployment.pp) for name in divided})
 
 
 def tables_for(plan: LLMPlan, deployment: Deployment, tables: Tables | None) -> KernelTables | None:

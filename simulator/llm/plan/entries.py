@@ -95,9 +95,10 @@ def promised(promises: Promises) -> dict[str, Any]:
 class Deployment(SparseEntry):
     """Equal engines that serve one model.
 
-    An engine is one vLLM server: ``tp x pp x dp`` devices, one scheduler (one per pipeline batch in flight), one
-    KV memory. `devices` holds one row per engine, stage by stage; two deployments whose engines stand on the same
-    devices share them: the memory is split (their `gpu_memory_utilization` add up to 1 at most), iterations take turns.
+    An engine is one vLLM server: ``tp x pp x dp`` devices, one scheduler (one per pipeline batch in flight, unless its
+    `config` has ``pipeline_parallel_size``), one KV memory. `devices` holds one row per engine, stage by stage; two
+    deployments whose engines stand on the same devices share them: the memory is split (their `gpu_memory_utilization`
+    add up to 1 at most), iterations take turns.
     """
 
     rare: ClassVar[frozenset[str]] = frozenset({"share"})
@@ -133,6 +134,11 @@ class Deployment(SparseEntry):
     def devices_per_engine(self) -> int:
         """Devices of one engine."""
         return self.tp * self.pp * self.dp
+
+    @property
+    def schedulers(self) -> int:
+        """Schedulers that an engine is simulated with: one for each batch in flight, or one that has them all."""
+        return 1 if self.config.get("pipeline_parallel_size", 1) != 1 else self.pp
 
     @property
     def expert_degree(self) -> int:

@@ -142,7 +142,7 @@ class LLMPlanResult(Shown):
             low, high = result.span
             used = result.iterations.used_tokens[mine]
             one_kind = len(self.plan.deployments_of(deployment.model)) == 1
-            room = result.iterations.capacity_tokens if one_kind else deployment.slots // deployment.pp
+            room = result.iterations.capacity_tokens if one_kind else deployment.slots // deployment.schedulers
             rows[deployment.name] = {
                 "model": deployment.model,
                 "engines": deployment.replicas,
@@ -160,7 +160,7 @@ class LLMPlanResult(Shown):
             at = 0
             mine = self.plan.deployments_of(model)
             for deployment in sorted(mine, key=lambda d: d.role == "decode"):  # stable; pools number prefill first
-                count = deployment.replicas * deployment.pp
+                count = deployment.replicas * deployment.schedulers
                 found.append((deployment, at, at + count))
                 at += count
         return found

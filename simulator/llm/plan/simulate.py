@@ -11,6 +11,7 @@ from ....errors import InputError
 from ....profiles.llm.cost.overheads import Overheads
 from ....profiles.llm.iteration import IterationCost
 from ....traces.trace import Trace
+from ..memory.adapters import AdapterCost
 from ..options import SimulateOptions
 from ..policy.deal import dealt
 from ..policy.request import LLMRequest
@@ -51,7 +52,8 @@ def simulate_plan(
     prefill and decode deployments become its `pools`; of deployments with shares each gets its share of the requests
     (`policy.deal`). Other models whose engines share devices, or whose engines differ, are
     simulated together by `simulate_shared`. A pipeline of n stages has n batches in flight, each with its share of the
-    memory and of the running requests.
+    memory and of the running requests; where the deployment's options have ``pipeline_parallel_size`` one scheduler has
+    them all, as in vLLM, and the reference simulates it.
 
     Parameters
     ----------
@@ -145,6 +147,10 @@ def simulate_varying(
     return LLMPlanResult(plan, {m: shape.alone(plan.deployments_of(m)[0], t, times) for m, t in asked.items()})
 
 
+LORA_RANK = 16
+"""Rank of the adapters that plans are simulated with: vLLM's default of ``--max-lora-rank``."""
+
+
 class _Common:
     """Options that the simulations of all models of a plan have in common."""
 
@@ -156,15 +162,17 @@ class _Common:
     def alone(self, d: Deployment, trace: LLMTrace, times: Times | None = None) -> LLMResult:
         """One deployment on devices of its own."""
         options = self.options if times is None else replace(self.options, times=times(d, trace))
+        if trace.lora is not None:
+            options = replace(options, adapters=AdapterCost.of(self.plan.model(d.model).spec, LORA_RANK, tp=d.tp))
         return simulate_llm(
-            trace, policy=d.policy, config=flight_options(d), cost=self.costs(d), engines=d.replicas * d.pp,
+            trace, policy=d.policy, config=flight_options(d), cost=self.costs(d), engines=d.replicas * d.schedulers,
             options=options, **self.same,
         )  # fmt: skip
 
     def dealt(self, mine: tuple[Deployment, ...], trace: LLMTrace) -> LLMResult:
         """Deployments that are not alike, each with its share of the requests."""
         rows = dealt(trace, [d.share or 0.0 for d in mine])
-        *firsts, engines = accumulate((d.replicas * d.pp for d in mine), initial=0)
+        *firsts, engines = accumulate((d.replicas * d.schedulers for d in mine), initial=0)
         parts = [
             Part(r, self.alone(d, trace.select(r)), first)
             for d, r, first in zip(mine, rows, firsts, strict=True)

@@ -20,6 +20,7 @@ from ....traces.files.texts import text_column
 from ....traces.llm import TokenLog, dataset_lengths, is_dataset, read_log, sniff_log
 from ....traces.read import read, sniff
 from ....traces.trace import Trace
+from .columns import numbered
 from .requests import LLMTrace
 
 __all__ = ["by_model", "read_azure_llm", "read_lengths", "read_mooncake", "read_requests"]
@@ -28,6 +29,10 @@ LENGTHS = (("prompt_tokens", "output_tokens"), ("num_prefill_tokens", "num_decod
 """What files of lengths call their two columns."""
 CLASS = "class"
 """Column of a table of requests that says the class of each."""
+KEYS = ("lora", "cache_salt")
+"""Columns of a table of requests that tell keys and values apart: `LLMRequest.keys`."""
+NONE = "none"
+"""What stands in these columns for none."""
 CHUNK = 200_000  # rows read at a time, as of traces
 
 
@@ -40,7 +45,8 @@ def read_requests(
     ----------
     path : path
         A published log (Azure LLM, BurstGPT, Mooncake, a detailed result of vLLM's benchmark), or a table (CSV or
-        Parquet) with ``arrival, model, prompt_tokens, output_tokens`` and, where there is one, ``class``.
+        Parquet) with ``arrival, model, prompt_tokens, output_tokens`` and, where there are any, ``class``, ``lora`` and
+        ``cache_salt`` (names of the adapter and of the salt; ``none`` for none).
     format : str, optional
         ``"azure-llm"``, ``"burstgpt"``, ``"mooncake"``, ``"vllm-bench"``, ``"csv"`` or ``"parquet"``; without it the
         content tells.
@@ -68,7 +74,8 @@ def read_requests(
             f"{file}: is a log of functions ({kind}), without tokens; expected requests with prompt_tokens and "
             "output_tokens"
         )
-    found = by_model(read(file, kind), text_column(file, CLASS, kind))
+    keys = {name: _names(text_column(file, name, kind)) for name in KEYS}
+    found = by_model(read(file, kind), text_column(file, CLASS, kind), keys)
     if start == 0 and stop is None:
         return found
     check_interval(start, stop)
@@ -78,7 +85,17 @@ def read_requests(
     return {name: trace for name, trace in inside.items() if trace is not None}
 
 
-def by_model(trace: Trace, kinds: npt.NDArray[Any] | None = None) -> dict[str, LLMTrace]:
+def _names(cells: npt.NDArray[Any] | None) -> npt.NDArray[np.int64] | None:
+    """Numbers of the names in a column, -1 for `NONE`; None without a column, or where it says nothing."""
+    found = None if cells is None else numbered([None if cell == NONE else cell for cell in cells.astype(str).tolist()])
+    return None if found is None else np.array(found, dtype=np.int64)
+
+
+def by_model(
+    trace: Trace,
+    kinds: npt.NDArray[Any] | None = None,
+    keys: Mapping[str, npt.NDArray[np.int64] | None] | None = None,
+) -> dict[str, LLMTrace]:
     """The requests of a trace with token columns, model by model; those without requests are left out.
 
     Parameters
@@ -87,6 +104,8 @@ def by_model(trace: Trace, kinds: npt.NDArray[Any] | None = None) -> dict[str, L
         The trace.
     kinds : ndarray of str, optional
         The class of each request.
+    keys : mapping of str to ndarray of int, optional
+        Further columns of `LLMTrace`: ``lora``, ``cache_salt``.
 
     Raises
     ------
@@ -106,7 +125,8 @@ def by_model(trace: Trace, kinds: npt.NDArray[Any] | None = None) -> dict[str, L
         rows = np.flatnonzero(trace.model == index)
         if len(rows):
             kind = None if column is None else column[rows]
-            found[name] = LLMTrace(trace.arrival[rows], prompts[rows], outputs[rows], kind=kind, **said)
+            told = {name: c[rows] for name, c in (keys or {}).items() if c is not None}
+            found[name] = LLMTrace(trace.arrival[rows], prompts[rows], outputs[rows], kind=kind, **told, **said)
     return found
 
 
@@ -173,9 +193,10 @@ def read_lengths(path: str | Path) -> tuple[npt.NDArray[np.int64], npt.NDArray[n
     header = read_header(file)
     names = next((pair for pair in LENGTHS if set(pair) <= set(header.columns)), LENGTHS[0])
     require_columns(file, header, names)
-    parts: list[Any] = [
-        chunk[list(names)].to_numpy() for chunk in read_chunks(file, header, dict.fromkeys(names, TOKENS), CHUNK)
-    ]
+    parts: list[Any] = []
+    for chunk in read_chunks(file, header, dict.fromkeys(names, TOKENS), CHUNK):
+        table: Any = chunk
+        parts.append(table[list(names)].to_numpy())
     if not sum(map(len, parts)):
         raise InputError(f"{file}: holds no request")
     both = np.concatenate(parts).astype(np.int64)

@@ -46,6 +46,12 @@ FANCY = deployment(
     tp=4, cp=2, ep=True, precision="fp8", kv_precision="fp8", devices=((0, 1, 2, 3),), gpu_memory_utilization=0.85,
     config=V1 | {"enable_prefix_caching": False, "policy": "priority", "async_scheduling": True, "watermark": 0.01},
 )  # fmt: skip
+ADAPTED = deployment(
+    config=V1 | {
+        "max_loras": 2, "max_cpu_loras": 8, "max_num_active_seqs": 64, "sliding_window": 1024, "full_groups": 1,
+        "window_groups": 1, "prefix_cache_retention_interval": 256,
+    },
+)  # fmt: skip
 OVER_NODES = deployment(tp=4, pp=2, devices=((0, 1, 2, 3, 4, 5, 6, 7),))
 APART = (deployment("in", role="prefill"), deployment("out", role="decode", devices=((1,),)))
 
@@ -53,7 +59,7 @@ APART = (deployment("in", role="prefill"), deployment("out", role="decode", devi
 def every_argument() -> list[list[str]]:
     """All that an export can say, each with a node's own arguments."""
     found: list[list[str]] = []
-    for made, nodes in ((plan(FANCY), 1), (plan(OVER_NODES, nodes=2), 2), (plan(*APART), 1)):
+    for made, nodes in ((plan(FANCY), 1), (plan(ADAPTED), 1), (plan(OVER_NODES, nodes=2), 2), (plan(*APART), 1)):
         for server in servers(made, 9000):
             more = spread(server, "node-0", 29500)
             assert len(more) == nodes

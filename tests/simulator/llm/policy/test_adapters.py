@@ -168,3 +168,14 @@ def test_bad_costs():
         SimulateOptions(adapters=3.0)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="lora: expected integers >= -1"):
         LLMTrace([0.0], [1], [1], lora=[-2])
+
+
+def test_running_requests_are_capped_beside_max_num_seqs():
+    """``test_max_num_active_seqs_caps_admission``: ten requests, 16 seats, 3 of them used."""
+    steps = run([asked(str(k), 10, 2) for k in range(10)], max_num_seqs=16, max_num_active_seqs=3)
+    assert steps[0]["new"] == ["0", "1", "2"]
+    assert len(steps[0]["waiting"]) == 7
+    assert max(len(s["running"]) for s in steps) == 3
+    for wrong in (0, 17, True):
+        with pytest.raises(InputError, match="max_num_active_seqs: expected an integer from 1 to max_num_seqs 16"):
+            V1Config(**SMALL, max_num_seqs=16, max_num_active_seqs=wrong)
