@@ -116,10 +116,9 @@ def simulate_llm(
     if asked.speculative is not None:
         if policy != "vllm-v1" or rules.async_scheduling:
             raise InputError("speculative: goes with policy='vllm-v1' and async_scheduling=False")
-        if asked.pools is not None or engine == "compiled":
-            raise InputError("speculative: neither compiled nor for pools; pass engine='auto' and no pools")
+        if asked.pools is not None:
+            raise InputError("speculative: not modelled with pools of engines")
         found, cost = speculative_policy(found, asked.speculative, seed), SpeculativeCost(cost, asked.speculative)
-        engine = "simpy"
     # What is wrong with the pool is said here. Today's vLLM refuses only pools that are too small; large ones take long
     # to make, longer than a short simulation.
     small = replace(rules, num_blocks=min(rules.num_blocks, 2)) if isinstance(rules, V1Config) else rules

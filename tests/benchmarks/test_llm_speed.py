@@ -13,7 +13,14 @@ import pytest
 from flat_options import llm_asked
 from meshwright.profiles import device
 from meshwright.profiles.llm import decoder, iteration_cost
-from meshwright.simulator.llm import LLMTrace, SimulateOptions, conversations, renewal_times, simulate_llm
+from meshwright.simulator.llm import (
+    LLMTrace,
+    SimulateOptions,
+    Speculative,
+    conversations,
+    renewal_times,
+    simulate_llm,
+)
 from meshwright.simulator.llm.memory.swapping import SwapCost
 from meshwright.traces.lengths import SHAREGPT
 
@@ -157,6 +164,31 @@ def test_hours_of_groups_under_vllm_02(name, trace, cost, benchmark):
     assert ours.made_by == "compiled"
     np.testing.assert_allclose(part.finish, theirs.finish, rtol=1e-9)
     np.testing.assert_array_equal(part.iterations.swap_out, theirs.iterations.swap_out)
+
+
+@pytest.mark.parametrize("modelled", [False, True])
+def test_an_hour_of_speculative_decoding(modelled, trace, cost, benchmark):
+    draft = iteration_cost(decoder("opt-125m"), device("a100-40gb"), max_tokens=4096, max_outputs=512)
+    asked = SimulateOptions(speculative=Speculative(4, 0.7, draft if modelled else None, 1e-4))
+
+    def run(engine="compiled", requests=trace):
+        return simulate_llm(requests, config=MODEL | {"num_blocks": 5000}, cost=cost, engine=engine, options=asked)
+
+    run()
+    ours, fast = seconds(run, 5)
+    few = trace.select(range(N // 10))  # the reference takes minutes for all
+    (part, quick), (theirs, slow) = seconds(lambda: run(requests=few), 5), seconds(lambda: run("simpy", few), 1)
+    print(
+        f"\nvllm-v1, 4 drafts{' of a model' if modelled else ''}: {1e3 * fast:.1f} ms, "
+        f"{ours.generated.sum() / fast / 1e6:.1f} M output tokens/s, {1e9 * fast / len(ours.iterations):.0f} ns per "
+        f"iteration ({len(ours.iterations)}, batch {ours.mean_batch:.1f}); reference {slow:.2f} s = "
+        f"{slow / quick:.0f} x"
+    )
+    benchmark.extra_info["ratio"] = slow / quick
+    benchmark.pedantic(run, rounds=3)
+    assert ours.made_by == "compiled"
+    np.testing.assert_allclose(part.finish, theirs.finish, rtol=1e-9)
+    np.testing.assert_array_equal(part.generated, theirs.generated)
 
 
 @pytest.mark.parametrize("policy", ["orca-max", "orca-oracle", "fastertransformer"])

@@ -8,27 +8,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ....profiles.llm.cost.fitted import FittedCost
-from ....profiles.llm.cost.grid import CostGrid
-from ....profiles.llm.cost.in_service import InService
-from ....profiles.llm.cost.iteration import TableCost
-from ....profiles.llm.linear import ConstantCost, LinearCost
 from ..policy.sarathi import SarathiScheduler
 from ..policy.vllm02 import Vllm02Config, Vllm02Scheduler
 from ..policy.vllm_v1 import V1Config, V1Scheduler
 from ..result.iterations import Iterations, TokenRuns
 from ..world import Records, World
 from .contents import unlike
+from .fleet.drafts import drafts_of
 from .fleet.routing import router_name
 from .fleet.run import reserve_of, run_fleet
 from .groups.run import Served, needs_groups, serve_groups, why_not_groups
 from .known import unknown
+from .prices import price_of, why_no_price
 
 __all__ = ["NotCompiled", "run_compiled", "why_not_compiled"]
 
 STATIC_ROUTERS = ("round_robin", "random")
 """Routers that look at no engine: in an open loop each engine can then be simulated by itself."""
-_COSTS = (ConstantCost, LinearCost, FittedCost, TableCost)
 _STATE = (
     "running", "waiting", "prefill", "decodes", "preempted", "used_tokens", "wasted_tokens", "swap_out", "swap_in",
     "shared_tokens",
@@ -52,14 +48,18 @@ def why_not_compiled(world: World, router: str) -> str | None:
     trace, options = world.trace, world.config
     if world.fleet is not None:
         return "pools, faults and autoscaling are not compiled"
-    cost = _plain(world.cost)
-    if type(cost) not in _COSTS:
-        return f"a cost of type {type(cost).__name__} is not compiled"
+    if (why := why_no_price(world.cost)) is not None:
+        return why
     if (name := unknown(options) or unknown(trace)) is not None:
         return f"{name} is not compiled"
-    if getattr(options, "groups", 1) > 1 and options.enable_prefix_caching:
+    grouped = getattr(options, "groups", 1) > 1 or getattr(options, "window_groups", 0) > 0
+    if grouped and options.enable_prefix_caching:
         return "prefix caching over several groups of layers is not compiled"
-    if world.policy.scheduler in (V1Scheduler, SarathiScheduler) or reserve_of(world.policy) is not None:
+    drafted = drafts_of(world.policy) is not None
+    if drafted and not _draws():
+        return "this version of NumPy draws other numbers than the compiled engine"
+    known = drafted or world.policy.scheduler in (V1Scheduler, SarathiScheduler)
+    if known or reserve_of(world.policy) is not None:
         if world.engines > 1 and router_name(world.router) is None:
             return f"router {router!r} over several engines is not compiled"
         hashes = world.engines > 1 and router == "prefix_affinity"
@@ -77,9 +77,18 @@ def why_not_compiled(world: World, router: str) -> str | None:
     return why_not_groups(world) if needs_groups(world) else None
 
 
+def _draws() -> bool:
+    """Whether random streams can be drawn from here; loading what says so takes a while."""
+    from .streams import agree
+
+    return agree()
+
+
 def _alone(world: World) -> bool:
     """Whether each engine can be simulated by itself, by the simplest rules."""
     trace, options = world.trace, world.config
+    if drafts_of(world.policy) is not None:
+        return False
     if isinstance(options, V1Config):
         if options.policy != "fcfs" or options.async_scheduling or trace.after is not None or options.groups > 1:
             return False
@@ -103,7 +112,7 @@ def run_compiled(world: World, until: float | None = None) -> tuple[Records, Ite
     """
     found = _run_alone(world, until) if _alone(world) else None
     if found is None and not isinstance(world.config, Vllm02Config):
-        found = run_fleet(world, _price(world), until)
+        found = run_fleet(world, price_of(world.cost, world.times), until)
     if found is None:
         raise NotCompiled("a step that takes no time")
     return found
@@ -112,7 +121,7 @@ def run_compiled(world: World, until: float | None = None) -> tuple[Records, Ite
 def _run_alone(world: World, until: float | None) -> tuple[Records, Iterations, TokenRuns] | None:
     """One engine after the other; None where something happens that needs other rules or the reference."""
     trace, n = world.trace, len(world.trace)
-    price, horizon = _price(world), float("inf") if until is None else float(until)
+    price, horizon = price_of(world.cost, world.times), float("inf") if until is None else float(until)
     taken = np.array([row for row in range(n) if row not in world.dropped], dtype=np.int64)
     engine = np.zeros(len(taken), dtype=np.int64)
     if world.engines > 1:
@@ -204,36 +213,3 @@ def _rules(world: World, until: float | None) -> tuple[Any, int]:
         c.enable_chunked_prefill, c.scheduler_reserve_full_isl, False, c.enable_prefix_caching, *rest,
     )  # fmt: skip
     return rules, c.max_model_len
-
-
-def _plain(cost: Any) -> Any:
-    """A cost without its factors in service."""
-    return cost.cost if type(cost) is InService else cost
-
-
-def _price(world: World) -> Any:
-    """The cost in numbers."""
-    from .rules import FITTED, GRID, LINEAR, Price
-    from .times import on_top
-
-    line, cost, top = np.zeros(10), _plain(world.cost), on_top(world.cost, world.times)
-    if isinstance(cost, TableCost):
-        return Price(GRID, line, cost.grid(), top)
-    if isinstance(cost, FittedCost):
-        line[:] = (*cost.prefill, *cost.decode, *cost.decode_large, cost.large_batch)
-        return Price(FITTED, line, _no_grid(), top)
-    if isinstance(cost, ConstantCost):
-        line[0] = cost.iteration_s
-    else:
-        line[:5] = cost.base_s, cost.token_s, cost.context_s, cost.pair_s, cost.decode_s
-    return Price(LINEAR, line, _no_grid(), top)
-
-
-def _no_grid() -> CostGrid:
-    """A grid of nothing, of the same types as a real one, so that one compilation serves both."""
-    shapes = (1, 1, 1, 1, (1, 1), 1, 1, (1, 1), 0, 0, 0, 0, (0, 0, 0, 0))
-    arrays: list[Any] = [np.zeros(shape) for shape in shapes]
-    for array in arrays:
-        array.setflags(write=False)  # numba gives read-only arrays another type
-    numbers: list[Any] = [0.0, 0.0, 0.0, 0.0, 0.0, 0, False]
-    return CostGrid(*arrays, *numbers)

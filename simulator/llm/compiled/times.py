@@ -12,7 +12,7 @@ from ...ratio import ratio
 from ..times import StepDraws
 from .rules import BARE
 
-__all__ = ["OnTop", "on_top", "varied"]
+__all__ = ["OnTop", "in_service", "on_top", "varied"]
 
 
 class OnTop(NamedTuple):
@@ -52,12 +52,19 @@ _inline: Any = inner(**BARE)
 
 
 @_inline
-def varied(o: Any, seconds: float, engine: int, at: float, step: int, decodes: int, chunks: int) -> float:
-    """Seconds of an engine's `step`-th step, which starts at `at`: its cost times all factors."""
+def in_service(o: Any, seconds: float, decodes: int, chunks: int) -> float:
+    """Seconds of a step in service."""
     if o.in_service:
         # KINDS: decodes, both, prompts.
         kind = 0 if chunks == 0 else (1 if decodes else 2)
         seconds *= o.service[kind, min(decodes, o.service.shape[1] - 1)]
+    return seconds
+
+
+@_inline
+def varied(o: Any, seconds: float, engine: int, at: float, step: int, decodes: int, chunks: int) -> float:
+    """Seconds of an engine's `step`-th step, which starts at `at`: its cost times all factors."""
+    seconds = in_service(o, seconds, decodes, chunks)
     if o.drawn:
         first, most = o.first + engine * o.ranks, 0.0
         for rank in range(o.ranks):

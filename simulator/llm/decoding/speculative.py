@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -149,6 +150,7 @@ class SpeculativeScheduler(V1Scheduler):
     def __init__(self, config: V1Config, speculative: Speculative, seed: int) -> None:
         super().__init__(config)
         self.speculative, self._seed = speculative, seed
+        self._ahead = speculative.tokens if speculative.lookahead else 0
         self._streams: dict[V1Request, np.random.Generator] = {}
         self.drafted: dict[V1Request, int] = {}
         """Drafts that the present step verifies, by request."""
@@ -187,10 +189,16 @@ class SpeculativeScheduler(V1Scheduler):
                 request.drafts = self.speculative.tokens
         return finished
 
+    def _admit(self, step: V1Step, budget: int) -> None:
+        # As in vLLM (`effective_lookahead_tokens`), who is admitted gets slots for drafts in its next step only.
+        ahead, self._ahead = self._ahead, 0
+        super()._admit(step, budget)
+        self._ahead = ahead
+
     def _grow(self, request: V1Request, tokens: int) -> bool:
         end = request.computed + tokens
-        if self.speculative.lookahead and end >= request.length:
-            need = self._need(request, end + self.speculative.tokens, [])
+        if self._ahead and end >= request.length:
+            need = self._need(request, end + self._ahead, [])
             if need > self.pool.free_blocks:
                 return False
             request.blocks += self.pool.take(need)
@@ -214,9 +222,7 @@ def speculative_policy(policy: Policy, speculative: Speculative, seed: int) -> P
         # Twice: the drafts that are verified, and the slots that are kept for those to come (`lookahead`).
         return policy.fatal(config, replace(request, output=request.output + 2 * speculative.tokens))
 
-    def scheduler(config: V1Config) -> SpeculativeScheduler:
-        return SpeculativeScheduler(config, speculative, seed)
-
+    scheduler = partial(SpeculativeScheduler, speculative=speculative, seed=seed)
     return replace(policy, scheduler=scheduler, work=_work, fatal=fatal)
 
 

@@ -18,7 +18,8 @@ from .contiguous import complete_batch, decide_batch
 from .events import ARRIVES, DECIDES, ENDS, pop, push
 from .routers import choose
 from .sarathi import decide_sarathi
-from .tables import FASTERTRANSFORMER, ORCA, SARATHI, V1, WAITS, FleetRules, Tables
+from .speculative import complete_drafted, decide_drafted, drafted_cost
+from .tables import FASTERTRANSFORMER, ORCA, SARATHI, SPECULATIVE, V1, WAITS, FleetRules, Tables
 from .v1 import complete, decide
 from .waiting import enqueue
 
@@ -94,7 +95,13 @@ def _note_iteration(
     g.carried, g.used = 0, used
 
 
-def _made(decide: Any, complete: Any) -> Callable[..., Any]:
+@_inline
+def _cost(price: Any, s: Tables, e: int, decodes: int, context: int, chunks: int, outputs: int) -> float:
+    """Seconds of a step by the cost of its iteration."""
+    return seconds_of(price.kind, price.line, price.grid, decodes, context, s.new, s.old, chunks, outputs)
+
+
+def _made(decide: Any, complete: Any, cost: Any = _cost) -> Callable[..., Any]:
     """The loop of one kind of policies: compiled by itself, for few runs need more than one."""
 
     @kernel(**LOOP)
@@ -112,7 +119,6 @@ def _made(decide: Any, complete: Any) -> Callable[..., Any]:
         -------
         status, *counters : int
         """
-        kind, line, grid, top = price
         n, n_runs, following = counters
         engines, first = len(s.engine), calls[0]
         room, rows = runs.shape[1] - 2 * s.looked.shape[1] - 4, clock.shape[1]  # what one more step may need
@@ -147,9 +153,9 @@ def _made(decide: Any, complete: Any) -> Callable[..., Any]:
                     tokens, chunks, decodes, context, outputs, preempted, n_runs = decide(x, s, e, now, runs, n_runs)
                     g.carried += preempted
                     if tokens:
-                        seconds = seconds_of(kind, line, grid, decodes, context, s.new, s.old, chunks, outputs)
+                        seconds = cost(price, s, e, decodes, context, chunks, outputs)
                         start = max(now, s.busy[e])
-                        seconds = varied(top, seconds, e, start, g.iteration, decodes, chunks)
+                        seconds = varied(price.top, seconds, e, start, g.iteration, decodes, chunks)
                         if not (seconds > 0 and seconds < np.inf):
                             status = STOPPED
                             break
@@ -188,5 +194,6 @@ LOOPS: dict[int, Any] = {
     SARATHI: _made(decide_sarathi, complete),
     ORCA: _BATCH,
     FASTERTRANSFORMER: _BATCH,
+    SPECULATIVE: _made(decide_drafted, complete_drafted, drafted_cost),
 }
 """The loop of each kind of policies."""

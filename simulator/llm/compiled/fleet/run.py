@@ -16,6 +16,7 @@ from ...result.iterations import Iterations, TokenRuns
 from ...world import Records, World
 from ..contents import Contents, contents
 from ..lists import wider
+from .drafts import drafts_of, streams_of
 from .routing import routing
 from .tables import (
     BLOCK,
@@ -27,6 +28,7 @@ from .tables import (
     ORCA,
     REQUEST,
     SARATHI,
+    SPECULATIVE,
     V1,
     FleetRules,
     Tables,
@@ -81,6 +83,10 @@ def _served(x: FleetRules, price: Any, s: Tables, calls: Any) -> tuple[Any, Any,
     if status:
         return None
     n, n_runs, _ = counters
+    if x.kind == SPECULATIVE:
+        from .emitted import runs_of
+
+        return clock[:, :n], state[:, :n], runs_of(runs[:, :n_runs], len(s.request))
     q = s.request
     open_ = np.flatnonzero((q["begin"] >= 0) & (q["state"] != DONE))
     last = np.where(q["state"][open_] == DECODES, s.engine["iteration"][q["engine"][open_]] - 1, q["last"][open_])
@@ -110,9 +116,10 @@ def _outcome(
     kept = np.flatnonzero(first <= last)
     kept = kept[np.argsort(runs[0, kept], kind="stable")]
     told = TokenRuns(runs[0, kept], first[kept], last[kept])
-    seen, at = np.unique(told.request, return_index=True)
-    records.first_token[seen] = iterations.end[told.first[at]]
-    np.add.at(records.generated, told.request, told.last - told.first + 1)
+    at = np.flatnonzero(np.diff(told.request, prepend=-1))
+    records.first_token[told.request[at]] = iterations.end[told.first[at]]
+    tokens = np.bincount(told.request, weights=told.last - told.first + 1, minlength=len(world.trace))
+    records.generated += tokens.astype(np.int64)
     return records, iterations, told
 
 
@@ -131,8 +138,9 @@ def _rules(world: World, until: float | None) -> FleetRules:
         return FleetRules(
             kind, c.num_slots, 1, 0, most, c.max_model_len, 0, 0, False, False, False, False, False, 1, *rest
         )
+    drafts = drafts_of(world.policy)
     return FleetRules(
-        kind=V1,
+        kind=V1 if drafts is None else SPECULATIVE,
         pool=c.num_blocks - 1,
         size=c.block_size,
         budget=c.max_num_batched_tokens,
@@ -152,6 +160,8 @@ def _rules(world: World, until: float | None) -> FleetRules:
         near=c.window_groups,
         window=c.sliding_window,
         most=c.window_most,
+        drafts=0 if drafts is None else drafts.tokens,
+        ahead=drafts.tokens if drafts is not None and drafts.lookahead else 0,
     )
 
 
@@ -210,7 +220,8 @@ def _tables(world: World, x: FleetRules) -> Tables:
     given = Contents(zero, zero, zero, zero, 1)
     if x.caching:
         given = contents(trace, x.size)
-        most = -(-request["target"] // x.size)
+        # Drafts, and slots for those to come, may lie behind the last token.
+        most = -(-np.minimum(request["target"] + 2 * x.drafts, x.max_len) // x.size)
         request["table"] = np.cumsum(most) - most
         request["own"], request["nodes"], request["shared"] = given.own, given.begin, given.shared
         table = np.empty(int(most.sum()), dtype=np.int32)
@@ -240,6 +251,7 @@ def _tables(world: World, x: FleetRules) -> Tables:
         busy=np.zeros(engines),
         counts=_start_of_counts(n),
         times=np.full((3, n), np.nan),
+        drafts=streams_of(world.policy, n),
     )
 
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
-    "BLOCK", "CHUNK", "CLOSING", "DECODES", "DONE", "ENGINE", "FASTERTRANSFORMER", "ORCA", "REQUEST", "RUNS", "SARATHI",
-    "V1", "WAITS", "FleetRules", "Tables",
+    "BLOCK", "CHUNK", "CLOSING", "DECODES", "DONE", "ENGINE", "FASTERTRANSFORMER", "NO_DRAFTS", "ORCA", "REQUEST",
+    "RUNS", "SARATHI", "SPECULATIVE", "V1", "WAITS", "Drafts", "FleetRules", "Tables",
 ]  # fmt: skip
 
 WAITS, RUNS, DECODES, CLOSING, DONE = range(5)
@@ -56,7 +56,7 @@ BLOCK = _record("content", "shares earlier later previous following")
 """A block: what it holds (-1: nothing known), who shares it, its neighbours in the free queue and in its bucket."""
 
 
-V1, ORCA, FASTERTRANSFORMER, SARATHI = range(4)
+V1, ORCA, FASTERTRANSFORMER, SARATHI, SPECULATIVE = range(5)
 """Kinds of policies."""
 
 
@@ -83,6 +83,22 @@ class FleetRules(NamedTuple):
     near: int = 0  # those of them whose layers have a window
     window: int = 0  # its tokens
     most: int = 0  # blocks of such a group that admission in full asks for at most
+    drafts: int = 0  # tokens that a draft proposes for each sequence and step
+    ahead: int = 0  # of them those that slots are kept for
+
+
+class Drafts(NamedTuple):
+    """Which draft tokens are accepted."""
+
+    chances: Any  # (drafts,): of each position
+    entropy: Any  # the seed of the streams
+    keys: Any  # (n, 4): of each request's stream
+    stream: Any  # (n, 5): see `streams`
+
+
+NO_DRAFTS = Drafts(
+    np.zeros(1), np.zeros(4, dtype=np.uint64), np.zeros((1, 4), dtype=np.uint64), np.zeros((1, 5), dtype=np.uint64)
+)
 
 
 class Tables(NamedTuple):
@@ -112,3 +128,4 @@ class Tables(NamedTuple):
     busy: Any  # (E,): end of the last step decided
     counts: Any  # (4, n): preemptions, cached tokens, engine, ignored
     times: Any  # (3, n): arrival, scheduled, finish
+    drafts: Any = NO_DRAFTS

@@ -17,7 +17,7 @@ from .tables import DECODES, DONE, RUNS, WAITS, FleetRules, Tables
 from .v1_states import after_token, alone, note_run, preempt, starts, stops, victim
 from .waiting import dequeue
 
-__all__ = ["complete", "decide"]
+__all__ = ["admit", "complete", "decide"]
 
 _inline: Any = inner(**BARE)
 
@@ -144,7 +144,7 @@ def _whole(x: FleetRules, need: int) -> int:
 
 
 @_inline
-def _admit(x: FleetRules, s: Tables, e: int, m: int, budget: int, now: float) -> int:
+def admit(x: FleetRules, s: Tables, e: int, m: int, budget: int, now: float) -> int:
     """Waiting requests, in order, until one does not fit: how many are chosen one by one by now."""
     g, size = s.engine[e], x.size
     while g.root >= 0 and budget > 0 and g.running < x.max_seqs:
@@ -226,7 +226,7 @@ def decide(
     m, used, preempted = _serve_running(x, s, e, n)
     chosen = m
     if preempted == 0:
-        m = _admit(x, s, e, m, x.budget - g.decoding - used, now)
+        m = admit(x, s, e, m, x.budget - g.decoding - used, now)
     tokens = g.decoding
     for i in range(m):
         tokens += s.chosen[1, i]

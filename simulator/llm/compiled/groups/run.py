@@ -10,7 +10,6 @@ import numpy.typing as npt
 from ...decoding.genealogy import CHUNK, Genealogy
 from ...memory.swapping import SwapCost
 from ...world import World
-from ..kernel import FULL
 from ..lists import wider
 from .tables import ENGINE, GROUP, GroupRules, GroupTables
 
@@ -78,6 +77,7 @@ def _rules(world: World, until: float | None) -> GroupRules:
 def serve_groups(world: World, until: float | None, price: Any, rows: IntColumn, arrival: Any) -> Served | None:
     """Serve some rows of a world, in order of arrival, on one engine; None where the reference must say what is
     wrong."""
+    from ..kernel import FULL
     from .loop import serve_engine
 
     x = _rules(world, until)
