@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +14,11 @@ from ...profiles.llm.decoder import DecoderSpec
 from ...reprs import Shown
 from ...seeds import generator, seed_sequence
 from ...simulator.llm.result.objectives import Objective, Promises
-from ...simulator.llm.workload.draw import renewal_times
+from ...simulator.llm.workload.clients import Clients
 from ...simulator.llm.workload.requests import LLMTrace
 from ...traces.lengths import Lengths
 
-__all__ = ["DrawnTraffic", "GivenTraffic", "LLMDemand", "LengthPairs", "LengthSource", "Traffic"]
+__all__ = ["DrawnTraffic", "GivenTraffic", "LLMDemand", "LengthPairs", "LengthSource", "SpreadOutputs", "Traffic"]
 
 MAX_REQUESTS = 10_000_000
 """Of one model, drawn: as many as a case of a study has at most."""
@@ -78,6 +78,35 @@ class Traffic(Protocol):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class SpreadOutputs(Shown):
+    """Lengths whose outputs spread otherwise around the same mean; which request has the longer one does not change.
+
+    Parameters
+    ----------
+    lengths : LengthSource
+        What they are like else.
+    cv : float
+        Coefficient of variation of output lengths, >= 0; 0: all alike. Outputs have a token at least, so that a spread
+        much above that of `lengths` makes them longer on average.
+    """
+
+    lengths: LengthSource
+    cv: float
+
+    @property
+    def name(self) -> str:
+        """What they are like."""
+        return f"{self.lengths.name} (output CV {self.cv:g})"
+
+    def sample(self, n: int, seed: int = 0) -> Lengths:
+        """Lengths of `n` requests."""
+        drawn = self.lengths.sample(n, seed)
+        mean, own = float(drawn.output.mean()), float(drawn.output.std())
+        by = (drawn.output - mean) / own if own else generator(seed, "llm", "output spread").standard_normal(n)
+        return Lengths(drawn.prompt, np.maximum(1, np.rint(mean * (1 + self.cv * by))).astype(np.int64))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class DrawnTraffic(Shown):
     """Lengths of a profile, Poisson or Gamma arrivals.
 
@@ -95,6 +124,8 @@ class DrawnTraffic(Shown):
         Models with different ones have requests that have nothing to do with each other.
     classes : tuple of (str, float)
         Classes of requests and their shares, which add up to 1; a request's is drawn, from a stream of its own.
+    clients : Clients, optional
+        How they are sent; by default with Gamma gaps of that CV, straight into the engine. Some have no rate.
     """
 
     lengths: LengthSource
@@ -103,9 +134,12 @@ class DrawnTraffic(Shown):
     cv: float = 1.0
     stream: int = 0
     classes: tuple[tuple[str, float], ...] = ()
+    clients: Clients | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.rate) and self.rate > 0):
+        if self.clients is not None and self.clients.rateless:
+            object.__setattr__(self, "rate", math.nan)
+        elif not (math.isfinite(self.rate) and self.rate > 0):
             raise InputError(f"rate: expected finite requests per second > 0 (got {self.rate})")
         if isinstance(self.n, bool) or self.n < 1:
             raise InputError(f"n: expected at least one request (got {self.n!r})")
@@ -119,12 +153,14 @@ class DrawnTraffic(Shown):
         if self.stream:
             seed = int(seed_sequence(seed, "llm", "demand", self.stream).generate_state(1)[0])
         drawn = self.lengths.sample(self.n, seed)
-        times = renewal_times(self.rate, self.n, cv=self.cv, seed=seed)
-        if not self.classes:
-            return LLMTrace(times, drawn.prompt, drawn.output)
-        names, shares = zip(*self.classes, strict=True)
-        kind = generator(seed, "llm", "classes").choice(len(names), size=self.n, p=np.array(shares) / sum(shares))
-        return LLMTrace(times, drawn.prompt, drawn.output, kind=kind, classes=names)
+        said = self.clients or Clients("gamma", self.cv)
+        more: dict[str, Any] = said.columns(self.n, self.rate, seed) | {"clients": self.clients}
+        if self.classes:
+            names, shares = zip(*self.classes, strict=True)
+            drawing = generator(seed, "llm", "classes")
+            more["kind"] = drawing.choice(len(names), size=self.n, p=np.array(shares) / sum(shares))
+            more["classes"] = names
+        return LLMTrace(more.pop("arrival"), drawn.prompt, drawn.output, **more)
 
     @property
     def per_second(self) -> float:
@@ -134,6 +170,9 @@ class DrawnTraffic(Shown):
     @property
     def source(self) -> str:
         """Where they come from."""
+        if self.clients is not None:
+            at = "" if self.clients.rateless else f" at {self.rate:g}/s"
+            return f"{self.lengths.name} lengths{at}, {self.clients.explain()}"
         arrivals = "Poisson" if self.cv == 1 else f"Gamma (CV {self.cv:g})"
         return f"{self.lengths.name} lengths, {arrivals} arrivals at {self.rate:g}/s"
 

@@ -37,6 +37,15 @@ def azure(folder: Path) -> None:
     (folder / "AzureFunctions….txt").write_text("\n".join([head, *lines]) + "\n", encoding="utf-8")
 
 
+def token_logs(folder: Path) -> None:
+    """Logs of language-model requests: Azure's, and one of Mooncake's form whose prompts fit a small model."""
+    shutil.copy(SAMPLES / "traces" / "AzureLLMInferenceTrace_conv.csv", folder / "azure-llm.csv")
+    rows = [
+        {"timestamp": 500 * k, "input_length": 1536, "output_length": 40, "hash_ids": [0, 1, 10 + k]} for k in range(80)
+    ]
+    (folder / "mooncake.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+
+
 def measured_kernels(folder: Path) -> None:
     """Public kernels and measured rows of a benchmark, and a recorded run."""
     shutil.copytree(SAMPLES / "kernels", folder / "kernels")

@@ -128,9 +128,9 @@ def test_a_result_without_times_of_sending(tmp_path: Path) -> None:
     """All at once where the rate was unlimited; else nobody knows."""
     old = {name: value for name, value in BENCH.items() if name != "start_times"}
     path = written(tmp_path, json.dumps({**old, "request_rate": "inf", "max_concurrency": 2}))
-    with pytest.warns(TraceWarning, match="at most 2 at a time: say workload.clients.concurrency 2"):
+    with pytest.warns(TraceWarning, match=r"at most 2 at a time: say workload\.clients\.concurrency 2"):
         assert read_log(path).arrival.tolist() == [0, 0, 0]
-    with pytest.raises(InputError, match="request_rate is 2.0: nobody knows when requests were sent"):
+    with pytest.raises(InputError, match=r"request_rate is 2\.0: nobody knows when requests were sent"):
         read_log(written(tmp_path, json.dumps(old)))
 
 
@@ -141,7 +141,10 @@ BURST_HEAD = BURST_1.splitlines()[0] + "\n"
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (AZURE_2023 + "2023-11-16 18:15:51.0,-5,44\n", f"log:4: column 'ContextTokens' must be an integer >= 0 (got '-5'); {MORE}"),
+        (
+            AZURE_2023 + "2023-11-16 18:15:51.0,-5,44\n",
+            f"log:4: column 'ContextTokens' must be an integer >= 0 (got '-5'); {MORE}",
+        ),
         (AZURE_2023 + "2023-11-16 18:15:46.0,5,44\n", "log:4: column 'TIMESTAMP' is earlier than the line before"),
         (AZURE_2023 + "soon,5,44\n", "log:4: column 'TIMESTAMP' must be a date and time (got 'soon')"),
         (AZURE_2023 + "2023-11-16 18:15:51.0,5.5,44\n", "log:4: column 'ContextTokens' must be an integer"),
@@ -152,12 +155,24 @@ BURST_HEAD = BURST_1.splitlines()[0] + "\n"
         (BURST_1 + "119,GPT-4,3,4,9,\n", "log:5: column 'Log Type' is empty"),
         ("Timestamp,Model,Request tokens\n1,a,3\n", "log:1: missing columns 'Response tokens', 'Log Type'"),
         (BURST_HEAD + "1,a,0,0,0,API log\n", "holds no request: all 1 rows have 0 tokens"),
-        (MOONCAKE + '{"timestamp": 1600, "input_length": -600, "output_length": 1, "hash_ids": []}', "log:3: input_length: must be an integer >= 0 (got -600); read as mooncake"),
-        (MOONCAKE + '{"timestamp": 100, "input_length": 1, "output_length": 1, "hash_ids": [1]}', "log:3: timestamp is earlier than the line before, 1500 (got 100)"),
+        (
+            MOONCAKE + '{"timestamp": 1600, "input_length": -600, "output_length": 1, "hash_ids": []}',
+            "log:3: input_length: must be an integer >= 0 (got -600); read as mooncake",
+        ),
+        (
+            MOONCAKE + '{"timestamp": 100, "input_length": 1, "output_length": 1, "hash_ids": [1]}',
+            "log:3: timestamp is earlier than the line before, 1500 (got 100)",
+        ),
         (MOONCAKE + '{"timestamp": 1600, "input_length": 600, "hash_ids": [1, 2]}', "log:3: no field 'output_length'"),
-        (MOONCAKE + '{"timestamp": 1600, "input_length": 600, "output_length": 1, "hash_ids": [1]}', "log:3: hash_ids: expected one id for each 512 of 600 tokens (got 1)"),
+        (
+            MOONCAKE + '{"timestamp": 1600, "input_length": 600, "output_length": 1, "hash_ids": [1]}',
+            "log:3: hash_ids: expected one id for each 512 of 600 tokens (got 1)",
+        ),
         (MOONCAKE + "[]", "log:3: expected an object with timestamp"),
-        (json.dumps({**BENCH, "input_lens": [10, -2, 30]}), "log: input_lens[1]: must be an integer >= 0 (got -2); read as vllm-bench"),
+        (
+            json.dumps({**BENCH, "input_lens": [10, -2, 30]}),
+            "log: input_lens[1]: must be an integer >= 0 (got -2); read as vllm-bench",
+        ),
         (json.dumps({**BENCH, "output_lens": [1, 2]}), "output_lens: expected 3 entries"),
         (json.dumps({**BENCH, "start_times": [1, "x", 3]}), "start_times[1]: must be a finite number >= 0 (got 'x')"),
         (json.dumps({"input_lens": [1]}), "no list 'output_lens'; was the result written with --save-detailed?"),
@@ -185,7 +200,9 @@ def test_a_file_that_is_no_log(tmp_path: Path) -> None:
 
 def test_classes_of_a_table(tmp_path: Path) -> None:
     path = written(
-        tmp_path, "arrival,model,class,prompt_tokens,output_tokens\n0,a,chat,5,6\n1,a,batch,7,8\n2,b,chat,9,1\n", "t.csv"
+        tmp_path,
+        "arrival,model,class,prompt_tokens,output_tokens\n0,a,chat,5,6\n1,a,batch,7,8\n2,b,chat,9,1\n",
+        "t.csv",
     )  # fmt: skip
     found = read_requests(path)
     assert [trace.classes for trace in found.values()] == [("batch", "chat")] * 2
@@ -221,7 +238,8 @@ def test_data_sets_of_prompts_are_lengths(tmp_path: Path) -> None:
 def test_the_published_files_are_read_whole(data: Path) -> None:
     folder = data / "traces"
     for name, format, many in (
-        ("AzureLLMInferenceTrace_conv.csv", "azure-llm", 19_366), ("AzureLLMInferenceTrace_code.csv", "azure-llm", 8_819),
+        ("AzureLLMInferenceTrace_conv.csv", "azure-llm", 19_366),
+        ("AzureLLMInferenceTrace_code.csv", "azure-llm", 8_819),
         ("mooncake_conversation_trace.jsonl", "mooncake", 12_031),
     ):  # fmt: skip
         assert sniff_log(folder / name) == format

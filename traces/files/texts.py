@@ -45,5 +45,8 @@ def text_column(path: Path, name: str, kind: str) -> npt.NDArray[Any] | None:
     header = read_header(path)
     if name not in header.columns:
         return None
-    parts: list[Any] = [chunk[name].to_numpy() for chunk in read_chunks(path, header, {name: TEXT}, CHUNK)]
+    parts: list[Any] = []
+    for chunk in read_chunks(path, header, {name: TEXT}, CHUNK):
+        table: Any = chunk
+        parts.append(table[name].to_numpy())
     return np.concatenate(parts)

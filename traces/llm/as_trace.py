@@ -53,7 +53,11 @@ class LogOptions:
 
 
 def read_logged(
-    format: str, path: str | Path, options: LogOptions | None = None, *, progress: Progress | None = None
+    format: str,
+    path: str | Path | Sequence[str | Path],
+    options: LogOptions | None = None,
+    *,
+    progress: Progress | None = None,
 ) -> Trace:
     """Read a log of one of the formats as a `Trace`.
 

@@ -120,7 +120,7 @@ def read_log(
     """
     check_interval(start, stop)
     name = format or sniff_log(path)
-    if name not in FORMATS:
+    if name is None or name not in FORMATS:
         known = "; ".join(f"{known} ({', '.join(each.fields)})" for known, each in FORMATS.items())
         what = f"unknown format {name!r}" if name else "is no log of language-model requests"
         raise InputError(f"{path}: {what}; known: {known}")
@@ -131,7 +131,7 @@ def read_log(
     end = np.inf if stop is None else stop
     if start == 0 and log.arrival[-1] < end:
         return log
-    low, high = np.searchsorted(log.arrival, [start, end])
+    low, high = (int(place) for place in np.searchsorted(log.arrival, [start, end]))
     if low >= high:
         raise InputError(f"{path}: no request arrives in [{start:g}, {end:g}) s; the last one at {log.arrival[-1]:g} s")
     some = log.rows(np.arange(low, high))

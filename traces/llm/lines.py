@@ -47,10 +47,7 @@ def read_mooncake_log(path: Path, *, sort: bool = False) -> TokenLog:
                     f"(got {said['timestamp']!r}); --sort of meshwright trace convert mends it"
                 )
             prompt = _count(f"{where}: input_length", said["input_length"])
-            blocks = said["hash_ids"]
-            if not isinstance(blocks, list) or not all(_whole(each) for each in cast("list[Any]", blocks)):
-                raise InputError(f"{where}: hash_ids: expected a list of whole numbers (got {str(blocks)[:60]})")
-            found = tuple(cast("list[int]", blocks))
+            found = _hashes(where, said["hash_ids"])
             if len(found) != -(-prompt // BLOCK):
                 raise InputError(
                     f"{where}: hash_ids: expected one id for each {BLOCK} of {prompt} tokens (got {len(found)})"
@@ -133,6 +130,13 @@ def _object(where: str, line: str) -> Mapping[str, Any]:
     if not isinstance(said, dict):
         raise InputError(f"{where}: expected an object with {', '.join(MOONCAKE)} (got {line.strip()[:60]})")
     return cast("Mapping[str, Any]", said)
+
+
+def _hashes(where: str, value: Any) -> tuple[int, ...]:
+    blocks = cast("list[Any]", value) if isinstance(value, list) else None
+    if blocks is None or not all(_whole(each) for each in blocks):
+        raise InputError(f"{where}: hash_ids: expected a list of whole numbers (got {json.dumps(value)[:60]})")
+    return tuple(blocks)
 
 
 def _whole(value: Any) -> bool:

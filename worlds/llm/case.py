@@ -6,9 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from ...reprs import Shown
 from ...simulator.llm.result.objectives import Promises, objectives_of
 from ..file.units import parse_fraction
 from ..limits import (
@@ -23,6 +22,8 @@ from ..limits import (
     MIN_FACTOR,
 )
 from ..world import CIRCUMSTANCE, Case
+from .clients import ClientsCase
+from .part import Part
 
 __all__ = ["EngineCase", "LLMCase", "LLMClusterCase", "LLMPlannerCase", "LLMWorkloadCase", "StepSpreadCase"]
 
@@ -34,11 +35,7 @@ Devices = Annotated[int, Field(gt=0, le=MAX_DEVICES)]
 Seats = Annotated[int, Field(gt=0, le=MAX_SEATS)]
 
 
-class _Part(Shown, BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class LLMClusterCase(_Part):
+class LLMClusterCase(Part):
     """The devices. `devices` fill nodes of `devices_per_node` as `Cluster.of` says."""
 
     devices: Devices = Field(description="number of devices")
@@ -52,7 +49,11 @@ class LLMClusterCase(_Part):
     )
 
 
-class LLMWorkloadCase(_Part):
+SHAPING = ("cv", "requests", "duration", "split", "lengths", "classes")
+"""What shapes generated traffic alone."""
+
+
+class LLMWorkloadCase(Part):
     """The traffic and its limits."""
 
     slo_words: ClassVar[str] = "× the limits that are given"
@@ -70,7 +71,11 @@ class LLMWorkloadCase(_Part):
         default="uniform", description="shares of several models: uniform, power_law:EXPONENT, or one for each"
     )
     lengths: str = Field(default="sharegpt", description="sharegpt, alpaca, or a file with prompt and output tokens")
-    trace: str | None = Field(default=None, description="measured traffic: a file of Azure's or Mooncake's form")
+    trace: str | None = Field(
+        default=None,
+        description="measured traffic: Azure LLM, BurstGPT, Mooncake, a result of vLLM's bench, or a table",
+    )
+    clients: ClientsCase = ClientsCase()
     rate_scale: Factor = Field(
         default=1.0, description="factor that multiplies the rate; a trace is squeezed in time by it"
     )
@@ -103,6 +108,26 @@ class LLMWorkloadCase(_Part):
         return self
 
     @model_validator(mode="after")
+    def _sent(self) -> LLMWorkloadCase:
+        c, how = self.clients, self.clients.arrivals
+        if (how == "closed") != (c.concurrency is not None):
+            why = "closed arrivals need it: how many clients?" if how == "closed" else "goes with arrivals closed"
+            raise ValueError(f"clients.concurrency: {why}")
+        if c.think and how != "closed":
+            raise ValueError("clients.think: goes with arrivals closed")
+        if c.front_end_s is not None and c.front_end in ("engine", "unknown"):
+            raise ValueError("clients.front_end_s: goes with front_end separate or in_process")
+        if self.trace is not None and (how not in (None, "at_once", "closed") or c.output_cv is not None):
+            raise ValueError("clients: a trace says when requests come and how long they are; leave that out")
+        if c.rateless and (self.rate is not None or self.duration is not None or self.rate_scale != 1):
+            raise ValueError(f"clients.arrivals: {how} has no rate; give requests alone, or a trace")
+        if c.rateless and self.trace is None and self.requests is None:
+            raise ValueError(f"clients.arrivals: {how} has no rate; say how many requests")
+        if how not in (None, "gamma") and self.cv * self.cv_scale != 1:
+            raise ValueError(f"cv: is of gamma arrivals (got arrivals {how})")
+        return self
+
+    @model_validator(mode="after")
     def _promised(self) -> LLMWorkloadCase:
         named = {o.kind for o in objectives_of(self.slo)} - {""}
         if self.classes and not (all(x > 0 for x in self.classes.values()) and _is_one(sum(self.classes.values()))):
@@ -124,7 +149,7 @@ def _is_one(total: float) -> bool:
     return abs(total - 1) <= 1e-6  # shares are written with a few digits
 
 
-class EngineCase(_Part):
+class EngineCase(Part):
     """One engine, by vLLM's own names; planner `fixed` puts as many of them on the cluster as fit."""
 
     tensor_parallel_size: Devices = Field(default=1, description="number of devices that share each layer")
@@ -160,7 +185,7 @@ class EngineCase(_Part):
     router: str = Field(default="round_robin", description="which engine gets a request: round_robin, random, …")
 
 
-class StepSpreadCase(_Part):
+class StepSpreadCase(Part):
     """How the times of an engine's steps vary, said by hand: factors on their cost."""
 
     visits: tuple[Factor, ...] = Field(
@@ -193,7 +218,7 @@ class StepSpreadCase(_Part):
         return self
 
 
-class LLMPlannerCase(_Part):
+class LLMPlannerCase(Part):
     """Who plans: `fixed` takes the engine as it is, `vllm` searches one."""
 
     name: Literal["vllm", "fixed"] = Field(

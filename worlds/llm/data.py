@@ -131,7 +131,7 @@ def load_data(cases: Sequence[LLMCase], folder: Path) -> LLMData:
             once("model", model, data.models, lambda name: _decoder(name, folder, data))
             tried("model", lambda c=case, m=model: _precision_said(c, m))
         once("kernels", case.kernels, data.tables, lambda name: _tables(name, folder, data))
-        if w.trace is None and w.rate is None:
+        if w.trace is None and w.rate is None and not w.clients.rateless:
             tried("workload.rate", lambda: _refuse("is missing; give rate (generated traffic) or trace (a file)"))
         if w.trace is None:
             once("workload.lengths", w.lengths, data.lengths, lambda name: _lengths(name, folder, data))

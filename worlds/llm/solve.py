@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -10,6 +9,7 @@ from typing import Any
 
 from ...errors import InfeasibleError, InputError
 from ...planners.vllm import Candidate, CostSource, DrawnTraffic, Effort, GivenTraffic, LLMDemand, SearchSpace, plan
+from ...planners.vllm.demand import SpreadOutputs
 from ...planners.vllm.layouts import engine_shapes
 from ...planners.vllm.mixes import plan_mixed
 from ...planners.vllm.scoring import Setting
@@ -84,32 +84,30 @@ def demands_of(case: LLMCase, data: LLMData) -> list[LLMDemand]:
         if len(specs) == 1 and len(held) == 1:
             held = {specs[0].name: next(iter(held.values()))}
         return [
-            LLMDemand(
-                spec,
-                GivenTraffic(squeezed(held[spec.name], w.rate_scale), w.trace),
-                said.ttft_s,
-                said.tpot_s,
-                slo=said.objectives,
-            )  # fmt: skip
+            LLMDemand(spec, given(case, held[spec.name]), said.ttft_s, said.tpot_s, slo=said.objectives)
             for spec in specs
         ]
-    assert w.rate is not None  # the case has checked it
     parts = shares(w.split, [spec.name for spec in specs])
+    rate = w.requests or 0.0 if w.rate is None else w.rate  # of clients without a rate: a second for all requests
     if w.requests is not None:
-        seconds = w.requests / w.rate
+        seconds = w.requests / rate
     else:
-        seconds = w.duration or min(max(FEWEST / w.rate, LONGEST_S), MOST / w.rate)
-    rates = [w.rate * float(part) for part in parts]
+        seconds = w.duration or min(max(FEWEST / rate, LONGEST_S), MOST / rate)
+    lengths = data.lengths[w.lengths]
+    if w.clients.output_cv is not None:
+        lengths = SpreadOutputs(lengths, w.clients.output_cv)
+    rates = [rate * float(part) for part in parts]
     return [
         LLMDemand(
             spec,
             DrawnTraffic(
-                data.lengths[w.lengths],
+                lengths,
                 rate * w.rate_scale,
                 max(1, round(rate * seconds)),
                 w.cv * w.cv_scale,
                 number,
                 tuple(w.classes.items()),
+                w.clients.clients(w.cv * w.cv_scale),
             ),
             said.ttft_s,
             said.tpot_s,
@@ -118,6 +116,20 @@ def demands_of(case: LLMCase, data: LLMData) -> list[LLMDemand]:
         for number, (spec, rate) in enumerate(zip(specs, rates, strict=True))
         if rate > 0
     ]
+
+
+def given(case: LLMCase, trace: LLMTrace) -> GivenTraffic:
+    """Requests that were read, as the case's clients send them."""
+    w, clients = case.workload, case.workload.clients.clients(1.0)
+    source = w.trace or ""
+    found = squeezed(trace, w.rate_scale)
+    if clients is None:
+        return GivenTraffic(found, source)
+    if clients.rateless:
+        if found.after is not None:
+            raise InputError("clients.arrivals: the turns of conversations come when they are answered; leave it out")
+        return GivenTraffic(found.at(**clients.columns(len(found), 0.0, case.seed), clients=clients), source)
+    return GivenTraffic(found.at(found.arrival, clients=clients), source)
 
 
 def demand_of(case: LLMCase, data: LLMData) -> LLMDemand:

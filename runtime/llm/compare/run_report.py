@@ -16,6 +16,11 @@ __all__ = ["RunComparison"]
 
 Column = npt.NDArray[np.float64]
 METRICS = ("ttft", "tpot", "e2e")
+CLIENTS = (
+    "clients: requests come when they were recorded, as long as they were; front end engine: times begin at the "
+    "engine's queue on both sides"
+)
+"""How requests are sent in a replay: nothing of it is assumed, so that TTFT has no range of ways."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -86,13 +91,14 @@ class RunComparison(Shown):
             "config": self.config,
             "overheads": self.overheads.to_dict(),
             "notes": list(self.notes),
+            "clients": CLIENTS,
             "seconds": self.seconds,
         }
 
     def __str__(self) -> str:
         said = self.to_dict()
         assumed = [note for note in self.notes if note.startswith("ASSUMED")]
-        lines = [*assumed, f"{'':<16}      real  simulated   error"]
+        lines = [*assumed, CLIENTS, f"{'':<16}      real  simulated   error"]
         for metric in METRICS:
             for of in ("mean", "median"):
                 real, simulated = said[f"{metric}_{of}_real_s"], said[f"{metric}_{of}_simulated_s"]

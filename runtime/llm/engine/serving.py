@@ -76,7 +76,7 @@ class Serving:
         ids = trace.tokens(row)
         if ids is not None:
             return mapped_prompt(ids, vocab, seed)
-        before = [] if trace.after is None else self.said.get(int(trace.after[row]), [])
+        before = [] if trace.after is None or not trace.dialogue else self.said.get(int(trace.after[row]), [])
         return (before + drawn_prompt(seed, row, max(0, length - len(before)), vocab))[:length]
 
     def arrivals(self) -> None:

@@ -78,7 +78,7 @@ def contents(trace: LLMTrace, size: int) -> Contents:
                 part = int(ids[k]) if whole else tuple(map(int, ids[k * size // block : -(-(k + 1) * size // block)]))
                 node = known.setdefault((node, part), len(known))
                 nodes.append(node)
-    elif trace.after is not None:
+    elif trace.after is not None and trace.dialogue:
         text = roots(trace.after)
     most = np.zeros(n, dtype=np.int64)
     np.maximum.at(most, text, (trace.prompt_tokens + trace.output_tokens) // size + 1)

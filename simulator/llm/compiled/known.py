@@ -32,7 +32,7 @@ KNOWN: dict[type[Any], frozenset[str]] = {
     ContiguousConfig: frozenset(("num_slots", "max_model_len", "max_num_seqs")),
     LLMTrace: frozenset((
         "arrival", "prompt_tokens", "output_tokens", "best_of", "beam", "priority", "after", "think_s", "prefix_ids",
-        "prefix_block", "shared_prefix", "kind", "classes",
+        "prefix_block", "shared_prefix", "kind", "classes", "clients",
     )),
 }  # fmt: skip
 

@@ -16,6 +16,7 @@ from ..options import SimulateOptions
 from ..policy.deal import dealt
 from ..policy.request import LLMRequest
 from ..result.columns import LLMResult
+from ..result.front import seen_by_clients
 from ..result.merged import Part, merged
 from ..shared import SharedEngine, simulate_shared
 from ..simulate import simulate_llm
@@ -114,7 +115,7 @@ def simulate_plan(
         results |= simulate_shared(
             shared, engines, router=plan.router, until=until, too_long=too_long, seed=seed
         )  # fmt: skip
-    return LLMPlanResult(plan, {model: results[model] for model in asked})
+    return LLMPlanResult(plan, {model: seen_by_clients(results[model]) for model in asked})
 
 
 def simulate_varying(
@@ -144,7 +145,9 @@ def simulate_varying(
     if _joint(plan, list(asked)) or any(len(plan.deployments_of(model)) != 1 for model in asked):
         raise InputError("times: are drawn for one deployment a model, on devices of its own; set times: mean")
     shape = _Common(plan, lambda d: deployment_cost(plan, d, tables), "error", None, seed, engine)
-    return LLMPlanResult(plan, {m: shape.alone(plan.deployments_of(m)[0], t, times) for m, t in asked.items()})
+    return LLMPlanResult(
+        plan, {m: seen_by_clients(shape.alone(plan.deployments_of(m)[0], t, times)) for m, t in asked.items()}
+    )
 
 
 LORA_RANK = 16

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -85,7 +85,7 @@ def refuse(name: str, column: npt.NDArray[Any], bad: npt.NDArray[np.bool_], why:
         raise InputError(f"LLMTrace.{name}: {why} (row {row}{more}, got {column[row]:g})")
 
 
-OPTIONAL = {
+OPTIONAL: Mapping[str, Callable[[Any, str, int], npt.NDArray[Any] | None]] = {
     "best_of": partial(counts, least=1),
     "beam": flags,
     "priority": counts,

@@ -16,6 +16,7 @@ from ....errors import InputError
 from ....reprs import Shown
 from ....traces.trace import Trace
 from ..policy.request import LLMRequest
+from .clients import Clients
 from .columns import OPTIONAL, check_classes, column_of, counts, numbered, place_of, refuse
 
 if TYPE_CHECKING:
@@ -59,9 +60,11 @@ class LLMTrace(Shown):
     lora, cache_salt : array_like of int, shape (n,), optional
         Which LoRA adapter each request uses, and its salt (`LLMRequest`); -1 for none.
     kind : array_like of int, shape (n,), optional
-        Class of each request, an index into `classes`; limits may differ by class.
+        Class of each request, an index into `classes`, their names; limits may differ by class.
     classes : sequence of str
         Names of the classes.
+    clients : Clients, optional
+        How requests are sent. In a closed loop one waits for another of its client, and has nothing of its text.
 
     Raises
     ------
@@ -84,6 +87,7 @@ class LLMTrace(Shown):
     cache_salt: IntColumn | None = None
     kind: IntColumn | None = None
     classes: tuple[str, ...] = ()
+    clients: Clients | None = None
 
     def __init__(
         self,
@@ -94,6 +98,7 @@ class LLMTrace(Shown):
         prefix_ids: Sequence[Sequence[int]] | None = None,
         prefix_block: int = 512,
         classes: Sequence[str] = (),
+        clients: Clients | None = None,
         **columns: npt.ArrayLike | None,
     ) -> None:
         unknown = next((name for name in columns if name not in OPTIONAL), None)
@@ -132,6 +137,7 @@ class LLMTrace(Shown):
         object.__setattr__(self, "prefix_ids", prefix_ids)
         object.__setattr__(self, "prefix_block", prefix_block)
         object.__setattr__(self, "classes", tuple(classes))
+        object.__setattr__(self, "clients", clients)
 
     @classmethod
     def of(cls, requests: LLMTrace | Trace | Iterable[LLMRequest]) -> LLMTrace:
@@ -178,6 +184,11 @@ class LLMTrace(Shown):
             cache_salt=numbered([r.cache_salt for r in rows]),
         )
 
+    @property
+    def dialogue(self) -> bool:
+        """Whether a request that follows another one goes on with its text; in a closed loop it does not."""
+        return self.clients is None or not self.clients.closed
+
     def __len__(self) -> int:
         return len(self.arrival)
 
@@ -216,7 +227,7 @@ class LLMTrace(Shown):
 
     def _root(self, row: int) -> int | None:
         """The first turn of a row's conversation; None where it is no part of one."""
-        if self.after is None:
+        if self.after is None or not self.dialogue:
             return None
         while self.after[row] >= 0:
             row = int(self.after[row])
@@ -246,21 +257,24 @@ class LLMTrace(Shown):
             prefix_ids=None if ids is None else [ids[int(i)] for i in kept],
             prefix_block=self.prefix_block,
             classes=self.classes,
+            clients=self.clients,
             **{name: column[kept] for name, column in self._further().items()} | {"after": after},
         )
 
-    def at(self, arrival: npt.ArrayLike) -> LLMTrace:
-        """The same requests with other times of arrival, seconds."""
+    def at(self, arrival: npt.ArrayLike, *, clients: Clients | None = None, **columns: npt.ArrayLike) -> LLMTrace:
+        """The same requests with other times of arrival (seconds), other clients, or other columns."""
+        further: dict[str, Any] = self._further() | columns
         return LLMTrace(
             arrival, self.prompt_tokens, self.output_tokens, prefix_ids=self.prefix_ids,
-            prefix_block=self.prefix_block, classes=self.classes, **self._further(),
+            prefix_block=self.prefix_block, classes=self.classes, clients=clients or self.clients, **further,
         )  # fmt: skip
 
     def dealt(self, order: IntColumn) -> LLMTrace:
         """The same arrivals, with everything else in another order of rows; of independent requests only."""
+        further: dict[str, Any] = {name: column[order] for name, column in self._further().items()}
         return LLMTrace(
             self.arrival, self.prompt_tokens[order], self.output_tokens[order], classes=self.classes,
-            **{name: column[order] for name, column in self._further().items()},
+            clients=self.clients, **further,
         )  # fmt: skip
 
     def of_class(self, name: str) -> npt.NDArray[np.bool_]:

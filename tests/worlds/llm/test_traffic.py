@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from meshwright.cli import run
 from meshwright.errors import InfeasibleError, InputError
 from meshwright.simulator.llm import LLMPlan
-from meshwright.worlds.faces import case, plan
+from meshwright.worlds.faces import case, load, plan
 
 OPTIONS = {"tp": [1], "pp": 1, "batched_tokens": [2048], "seeds": 1}
 CASE: dict[str, Any] = {
@@ -130,3 +131,60 @@ def test_classes_of_a_trace_are_those_that_it_names(tmp_path: Path) -> None:
         plan(case("llm", **CASE, trace="t.csv", slo=["batch: p90 ttft <= 1 s"]), folder=tmp_path)
     made = plan(case("llm", **CASE, trace="t.csv", slo=["chat: p90 ttft <= 1 s"]), folder=tmp_path)
     assert made.file.predicted["attainment"] == 1.0
+
+
+ONE: dict[str, Any] = {**CASE, "planner": {"name": "fixed"}, "lengths": "alpaca"}
+
+
+def test_how_clients_send_is_a_part_of_the_case(tmp_path: Path) -> None:
+    """A front end is in TTFT; clients without a rate have requests alone; a plan that is read knows them."""
+    near, far = (
+        plan(case("llm", **ONE, rate=20.0, duration=5.0, front_end=name)).simulate() for name in ("engine", "separate")
+    )
+    assert far.percentiles("ttft", (50,))[0] - near.percentiles("ttft", (50,))[0] > 5e-3
+    closed = plan(case("llm", **{**CASE, "lengths": "alpaca"}, requests=60, arrivals="closed", concurrency=8))
+    (served,) = closed.simulate().results.values()
+    assert served.mean_batch <= 8
+    again = load(closed.save(tmp_path / "plan.json")).simulate()
+    assert again.goodput == closed.file.predicted["goodput"]
+    (burst,) = plan(case("llm", **ONE, requests=60, arrivals="at_once")).simulate().results.values()
+    assert burst.arrival.max() == 0
+    mooncake(tmp_path, shared=True)
+    looped = case(
+        "llm", **{**CASE, "planner": {"name": "fixed"}}, trace="mooncake.jsonl", arrivals="closed", concurrency=2
+    )
+    (served,) = plan(looped, folder=tmp_path).simulate().results.values()
+    assert (len(served), served.trace.prefix_ids is not None) == (60, True)
+
+
+def test_what_not_knowing_costs_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = case("llm", **ONE, rate=20.0, duration=5.0, front_end="unknown", arrivals="unknown")
+    path = plan(said).save(tmp_path / "plan.json")
+    assert run(["simulate", str(path), "--json"]) == 0
+    (document,) = json.loads(capsys.readouterr().out)["plans"]
+    found = document["over_ways"]
+    assert len(found["ways"]) == 9
+    low, high = found["ranges_s"]["ttft_p50"]
+    near = plan(case("llm", **ONE, rate=20.0, duration=5.0, arrivals="constant")).simulate()
+    assert low <= near.percentiles("ttft", (50,))[0] <= high
+    assert high - low > 5e-3
+    assert run(["simulate", str(path)]) == 0
+    assert "how requests are sent is not known: TTFT p50" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"arrivals": "closed", "requests": 5}, "clients.concurrency: closed arrivals need it"),
+        ({"concurrency": 3, "rate": 1.0}, "clients.concurrency: goes with arrivals closed"),
+        ({"think": 3.0, "rate": 1.0}, "clients.think: goes with arrivals closed"),
+        ({"arrivals": "at_once", "rate": 1.0}, "at_once has no rate; give requests alone"),
+        ({"arrivals": "at_once"}, "at_once has no rate; say how many requests"),
+        ({"arrivals": "constant", "rate": 1.0, "cv": 2.0}, "cv: is of gamma arrivals"),
+        ({"arrivals": "poisson", "trace": "t.csv", "lengths": None}, "a trace says when requests come"),
+        ({"front_end_s": 0.1, "rate": 1.0}, "front_end_s: goes with front_end separate or in_process"),
+    ],
+)
+def test_clients_that_contradict_themselves(said: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        case("llm", **{name: value for name, value in {**ONE, **said}.items() if value is not None})

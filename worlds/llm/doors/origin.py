@@ -24,6 +24,7 @@ DRAWN = (
     "workload.rate", "workload.cv", "workload.requests", "workload.duration", "workload.split", "workload.lengths",
     "workload.classes",
 )  # fmt: skip
+RATELESS = ("at_once", "closed")
 AGAINST = {
     "workload.trace": DRAWN, **dict.fromkeys(DRAWN, ("workload.trace",)),
     "workload.requests": ("workload.trace", "workload.duration"),
@@ -49,7 +50,8 @@ def case_of(plans: Mapping[str, PlanFile], said: Mapping[str, Any], door: DoorNa
     case: dict[str, Any] = carried(plan.case, TRAFFIC, said, AGAINST, (*LIMITS, *real))
     workload = {**case.get("workload", {}), **_limits(plan)}
     if "workload.trace" not in said and "trace" not in workload:
-        workload |= _traffic(plan, {*said, *(f"workload.{name}" for name in workload)}, door)
+        how = said.get("workload.clients.arrivals", workload.get("clients", {}).get("arrivals"))
+        workload |= _traffic(plan, {*said, *(f"workload.{name}" for name in workload)}, door, how)
     names = [model.name for model in plan.models]
     cluster = plan.cluster_spec
     return {
@@ -86,9 +88,11 @@ def _limits(plan: LLMPlan) -> dict[str, Any]:
     return shared | {name: value for name, (value, *others) in found.items() if not others and value is not None}
 
 
-def _traffic(plan: LLMPlan, known: set[str], door: DoorName) -> dict[str, Any]:
+def _traffic(plan: LLMPlan, known: set[str], door: DoorName, arrivals: Any = None) -> dict[str, Any]:
     """What a plan that no case made says of its requests; at the rate that it was made for, also how many."""
     planned = plan.workload
+    if arrivals in RATELESS:
+        return {}
     if door == "simulate" and not plan.case and planned is not None and "workload.lengths" not in known:
         raise InputError(f"workload.lengths: the plan was made for {planned.source}; give --lengths, or a --trace")
     if "workload.rate" in known:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, cast
 
 from ....errors import InputError
 from ....profiles.llm import Iteration, KernelTables, TableCost
 from ....profiles.llm.cost.bands import Band
-from ....simulator.llm import LLMPlan, LLMPlanResult, simulate_plan
+from ....simulator.llm import LLMPlan, LLMPlanResult, LLMTrace, simulate_plan
 from ....simulator.llm.forecast import Forecast
 from ....simulator.llm.plan.costs import deployment_cost
 from ...door import Answer, Asked
@@ -18,6 +19,7 @@ from ..data import load_data
 from ..options import SimulateOptions
 from ..solve import demands_of, tables_of, with_limits
 from ..varying import forecast_plan, times_of
+from ..ways import over_ways
 
 __all__ = ["simulated"]
 
@@ -42,15 +44,21 @@ def simulated(asked: Asked) -> Answer:
             raise InputError(f"{path}: serves other models than {first}; compare plans for the same models")
     data = load_data([case], asked.folder)
     demands = demands_of(case, data)
-    requests = {demand.name: demand.traffic.trace(case.seed) for demand in demands}
+
+    def drawn(said: LLMCase) -> dict[str, LLMTrace]:
+        return {demand.name: demand.traffic.trace(said.seed) for demand in demands_of(said, data)}
+
+    def served(plan: LLMPlan, given: Mapping[str, LLMTrace]) -> LLMPlanResult:
+        return simulate_plan(
+            with_limits(plan, case), given, tables=tables_of(case, data), seed=case.seed, engine=ENGINES[options.engine]
+        )
+
+    requests = drawn(case)
     times = times_of(case, asked.folder)
     asked.progress("simulating")
-    results = {
-        path: simulate_plan(
-            with_limits(plan, case), requests, tables=tables_of(case, data), seed=case.seed,
-            engine=ENGINES[options.engine],
-        )
-        for path, plan in plans.items()
+    results = {path: served(plan, requests) for path, plan in plans.items()}
+    ways = {} if not case.workload.clients.unknown else {
+        path: over_ways(case, drawn, partial(served, plan)) for path, plan in plans.items()
     }  # fmt: skip
     forecasts = {} if times.constant else {
         path: forecast_plan(
@@ -72,6 +80,9 @@ def simulated(asked: Asked) -> Answer:
     ]
     for path, result in results.items():
         text += [f"{path}: {name}: {v}" for name, judged in result.judgements.items() for v in judged.verdicts]
+    for path, found in ways.items():
+        first, *rest = found.lines()
+        text += [f"{path}: {first}", *rest]
     for path, told in forecasts.items():
         text += ["", *_interval(path, told)]
     for path, result in results.items():
@@ -82,7 +93,9 @@ def simulated(asked: Asked) -> Answer:
         "traffic": source,
         "requests": count,
         "plans": [
-            _document(p, r, forecasts.get(p)) | {"step_error_share": {n: b.share for n, b in bands[p].items()}}
+            _document(p, r, forecasts.get(p))
+            | ({"over_ways": ways[p].to_dict()} if p in ways else {})
+            | {"step_error_share": {n: b.share for n, b in bands[p].items()}}
             for p, r in results.items()
         ],
     }

@@ -77,7 +77,7 @@ def routing(world: World) -> Routing:
         begin[1:] = np.cumsum(given.shared)
         row = np.repeat(np.arange(n), given.shared)
         keys = _shared(given, row, np.arange(len(row)) - begin[row])
-    elif kind >= SESSION_AFFINITY and trace.after is not None:
+    elif kind >= SESSION_AFFINITY and trace.after is not None and trace.dialogue:
         begin, keys = np.arange(n + 1), roots(trace.after)
     return Routing(kind, drawn, begin, keys, np.full(int(keys.max(initial=0)) + 1, -1, dtype=np.int64), block)
 

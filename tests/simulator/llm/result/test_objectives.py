@@ -89,7 +89,7 @@ def test_a_percentile_is_met_where_its_value_is_within_the_limit(
 
 
 def test_what_is_missed_counts_as_far_as_it_was_kept() -> None:
-    """Attainment is 1 just where everything is met; a class that misses its percentile is discounted, others are not."""
+    """Attainment is 1 just where all is met; a class that misses its percentile is discounted, others are not."""
     result = served()
     chat = result.trace.of_class("chat")
     late = float(np.percentile(result.latencies["ttft"][chat], 45, method="inverted_cdf"))
