@@ -169,21 +169,19 @@ def _check_window(cost: Any, trace: LLMTrace, options: Any, *, strict: bool) -> 
 def _run(world: World, router: str, until: float | None, engine: str) -> tuple[Any, str]:
     """Run the engine that was asked for, or that pays off; returns its outcome and its name."""
     worth = engine in ("compiled", "fast") or int(world.trace.output_tokens.sum()) >= WORTH_TOKENS
-    if world.fleet is not None:
-        if engine == "compiled":
-            raise InputError("engine: compiled: pools, faults and autoscaling are not compiled; pass engine='auto'")
-        return run_fleet(world, world.fleet, until), "reference"
     if engine != "simpy" and worth:
         from .compiled.engine import NotCompiled, run_compiled, why_not_compiled
 
         why = why_not_compiled(world, router)
         if why is None:
             try:
-                return (*run_compiled(world, until), None), "compiled"
+                return run_compiled(world, until), "compiled"
             except NotCompiled as stopped:
                 why = str(stopped)
         if engine == "compiled":
             raise InputError(f"engine: compiled: {why}; pass engine='auto' or 'simpy'")
+    if world.fleet is not None:
+        return run_fleet(world, world.fleet, until), "reference"
     return (*run_reference(world, until), None), "reference"
 
 

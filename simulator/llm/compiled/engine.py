@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..fleet.report import FleetReport
 from ..policy.sarathi import SarathiScheduler
 from ..policy.vllm02 import Vllm02Config, Vllm02Scheduler
 from ..policy.vllm_v1 import V1Config, V1Scheduler
 from ..result.iterations import Iterations, TokenRuns
 from ..world import Records, World
 from .contents import unlike
+from .dynamic.able import why_not_dynamic
+from .dynamic.run import run_dynamic
 from .fleet.drafts import drafts_of
 from .fleet.routing import router_name
 from .fleet.run import reserve_of, run_fleet
@@ -46,8 +49,6 @@ def why_not_compiled(world: World, router: str) -> str | None:
         Name of its router.
     """
     trace, options = world.trace, world.config
-    if world.fleet is not None:
-        return "pools, faults and autoscaling are not compiled"
     if (why := why_no_price(world.cost)) is not None:
         return why
     if (name := unknown(options) or unknown(trace)) is not None:
@@ -56,6 +57,8 @@ def why_not_compiled(world: World, router: str) -> str | None:
     if grouped and options.enable_prefix_caching:
         return "prefix caching over several groups of layers is not compiled"
     drafted = drafts_of(world.policy) is not None
+    if world.fleet is not None:
+        return "drafts on engines that come and go are not compiled" if drafted else why_not_dynamic(world, world.fleet)
     if drafted and not _draws():
         return "this version of NumPy draws other numbers than the compiled engine"
     known = drafted or world.policy.scheduler in (V1Scheduler, SarathiScheduler)
@@ -101,8 +104,10 @@ def _alone(world: World) -> bool:
     return world.concurrency is None or not world.dropped
 
 
-def run_compiled(world: World, until: float | None = None) -> tuple[Records, Iterations, TokenRuns]:
-    """Serve the requests, to the end or until some time (seconds), as `run_reference` does.
+def run_compiled(
+    world: World, until: float | None = None
+) -> tuple[Records, Iterations, TokenRuns, FleetReport | None]:
+    """Serve the requests, to the end or until some time (seconds), as `run_reference` and `fleet.run.run_fleet` do.
 
     Raises
     ------
@@ -110,12 +115,17 @@ def run_compiled(world: World, until: float | None = None) -> tuple[Records, Ite
         Where the reference must take over, to report it: a policy that stands still, a cost that is no time. Ask
         `why_not_compiled` first for what is known beforehand.
     """
+    if world.fleet is not None:
+        changed = run_dynamic(world, world.fleet, price_of(world.cost, world.times), until)
+        if changed is None:
+            raise NotCompiled("a step that takes no time")
+        return changed
     found = _run_alone(world, until) if _alone(world) else None
     if found is None and not isinstance(world.config, Vllm02Config):
         found = run_fleet(world, price_of(world.cost, world.times), until)
     if found is None:
         raise NotCompiled("a step that takes no time")
-    return found
+    return (*found, None)
 
 
 def _run_alone(world: World, until: float | None) -> tuple[Records, Iterations, TokenRuns] | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 # pyright: reportMissingTypeStubs=false
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,15 +19,32 @@ from ..result.iterations import Iterations, TokenRuns
 if TYPE_CHECKING:
     import pandas as pd
 
-    from .member import Member
-
-__all__ = ["FleetReport", "Journal", "report"]
+__all__ = ["FleetReport", "Journal", "Life", "report"]
 
 Column = npt.NDArray[np.float64]
 IntColumn = npt.NDArray[np.int64]
 
 PAID = ("starting", "up", "draining")
 """States that are paid for: the devices are taken and not broken."""
+
+
+class Life(Protocol):
+    """The life of an engine: its number and role, its state and since when, and the spans before that."""
+
+    @property
+    def index(self) -> int: ...
+
+    @property
+    def role(self) -> str: ...
+
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def since(self) -> float: ...
+
+    @property
+    def spans(self) -> list[tuple[str, float, float]]: ...
 
 
 class Journal:
@@ -186,18 +203,19 @@ def _some(values: Column) -> Column:
 
 
 def report(
-    journal: Journal, members: Sequence[Member], iterations: Iterations, runs: TokenRuns, end: float
+    journal: Journal, members: Sequence[Life], iterations: Iterations, runs: TokenRuns, end: float
 ) -> FleetReport:
     """The journal and the engines' lives together, until the simulation's end."""
     spans = [(m.index, *span) for m in members for span in (*m.spans, (m.state, m.since, end)) if span[2] > span[1]]
     columns: list[Any] = [list(column) for column in zip(*spans, strict=True)] if spans else [[], [], [], []]
     length = iterations.end - iterations.start
     decode = np.full(len(journal.retries), np.nan)
-    rows, who = runs.tokens(), np.repeat(runs.request, runs.last - runs.first + 1)
-    here = np.array([m.role == "decode" for m in members])[iterations.engine[rows]]
-    here &= iterations.start[rows] >= journal.transfer_end[who]  # of the last try; False where nothing was sent
-    sent, at = np.unique(who[here], return_index=True)
-    decode[sent] = iterations.start[rows[here][at]]
+    if any(m.role == "decode" for m in members):
+        rows, who = runs.tokens(), np.repeat(runs.request, runs.last - runs.first + 1)
+        here = np.array([m.role == "decode" for m in members])[iterations.engine[rows]]
+        here &= iterations.start[rows] >= journal.transfer_end[who]  # of the last try; False where nothing was sent
+        sent, at = np.unique(who[here], return_index=True)
+        decode[sent] = iterations.start[rows[here][at]]
     return FleetReport(
         journal.first_engine,
         journal.transfer_start,

@@ -45,7 +45,9 @@ class TargetTracking:
 
     def __call__(self, serving: Sequence[EngineLoad], starting: int) -> int:
         """Engines that there should be."""
-        there, total = len(serving) + starting, sum(self.load(engine) for engine in serving)
+        there, total = len(serving) + starting, 0.0
+        for engine in serving:  # and not `sum`, which newer Pythons round in another way than compiled code
+            total += self.load(engine)
         answer = math.ceil(total / self.target)
         if there and abs(total / there / self.target - 1) <= self.tolerance:
             answer = there

@@ -10,11 +10,11 @@ from .....jit import inner
 from ..rules import BARE, CALL
 from .tables import Tables
 
-__all__ = ["ARRIVES", "DECIDES", "ENDS", "first_arrivals", "pop", "push"]
+__all__ = ["ARRIVES", "DECIDES", "ENDS", "KIND", "first_arrivals", "pop", "push"]
 
 ENDS, ARRIVES, DECIDES = 1, 2, 3
 """Kinds of events, as in the reference: at one instant they happen in this order."""
-_KIND = 1 << 60  # above any count of events: one integer holds the kind and, below it, the order of scheduling
+KIND = 1 << 60  # above any count of events: one integer holds the kind and, below it, the order of scheduling
 
 _inline: Any = inner(**BARE)
 _call: Any = inner(**CALL)
@@ -28,7 +28,7 @@ def _sooner(event: Any, times: Any, time: float, order: int, k: int) -> bool:
 @_call
 def _push(event: Any, times: Any, tally: Any, time: float, kind: int, what: int) -> None:
     """Something is to happen."""
-    order = kind * _KIND + tally[1]
+    order = kind * KIND + tally[1]
     tally[1] += 1
     k = tally[0]
     tally[0] += 1
@@ -76,5 +76,5 @@ def pop(s: Tables) -> int:
 def first_arrivals(s: Tables, time: float, what: Any) -> None:
     """The first events of a run: arrivals at one time, in order (which is a heap)."""
     n = len(what)
-    s.event[:n, 0], s.event[:n, 1], s.time[:n] = ARRIVES * _KIND + np.arange(n), what, time
+    s.event[:n, 0], s.event[:n, 1], s.time[:n] = ARRIVES * KIND + np.arange(n), what, time
     s.tally[:2] = n

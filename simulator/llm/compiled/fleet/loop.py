@@ -23,7 +23,7 @@ from .tables import FASTERTRANSFORMER, ORCA, SARATHI, SPECULATIVE, V1, WAITS, Fl
 from .v1 import complete, decide
 from .waiting import enqueue
 
-__all__ = ["LOOPS", "NOTHING_LEFT", "STOPPED", "TABLE_FULL"]
+__all__ = ["LOOPS", "NOTHING_LEFT", "STOPPED", "TABLE_FULL", "note_iteration"]
 
 NOTHING_LEFT, STOPPED, TABLE_FULL = range(3)
 """How a loop returned; STOPPED: the policy stands still, or a cost is no time."""
@@ -79,7 +79,7 @@ def _leave(x: FleetRules, s: Tables, calls: Any, e: int, now: float) -> None:
 
 
 @_inline
-def _note_iteration(
+def note_iteration(
     x: FleetRules, s: Tables, e: int, start: float, clock: Any, state: Any, n: int, chunks: int, decodes: int
 ) -> None:
     """One row for an iteration."""
@@ -163,7 +163,7 @@ def _made(decide: Any, complete: Any, cost: Any = _cost) -> Callable[..., Any]:
                         s.ends[e, g.decided & 1] = s.busy[e]
                         g.stalled = 0
                         g.flying += 1
-                        _note_iteration(x, s, e, start, clock, state, n, chunks, decodes)
+                        note_iteration(x, s, e, start, clock, state, n, chunks, decodes)
                         g.iteration += 1
                         n += 1
                     else:

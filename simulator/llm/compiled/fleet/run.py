@@ -17,7 +17,7 @@ from ...world import Records, World
 from ..contents import Contents, contents
 from ..lists import wider
 from .drafts import drafts_of, streams_of
-from .routing import routing
+from .routing import Routing, routing
 from .tables import (
     BLOCK,
     CHUNK,
@@ -34,17 +34,18 @@ from .tables import (
     Tables,
 )
 
-__all__ = ["reserve_of", "run_fleet"]
+__all__ = ["COLUMNS", "calls_of", "reserve_of", "rules_of", "run_fleet", "tables_of"]
 
-_COLUMNS = (
+COLUMNS = (
     "running", "waiting", "prefill", "decodes", "preempted", "used_tokens", "wasted_tokens", "shared_tokens", "engine",
 )  # fmt: skip
+"""Of `Iterations`, the columns that the loops fill with integers."""
 
 
 def run_fleet(world: World, price: Any, until: float | None = None) -> tuple[Records, Iterations, TokenRuns] | None:
     """Serve the requests; None where the reference must say what is wrong."""
-    rules = _rules(world, until)
-    tables, calls = _tables(world, rules), _calls(world)
+    rules = rules_of(world, until)
+    tables, calls = tables_of(world, rules), calls_of(world, routing(world))
     served = _served(rules, price, tables, calls)
     if served is None:
         return None
@@ -102,7 +103,7 @@ def _outcome(
     order = ended[np.argsort(state[8, ended], kind="stable")]
     nothing = np.zeros(len(order), dtype=np.int64)
     iterations = Iterations(
-        **dict(zip(_COLUMNS, state[:, order], strict=True)),
+        **dict(zip(COLUMNS, state[:, order], strict=True)),
         start=clock[0, order],
         end=clock[1, order],
         swap_out=nothing,
@@ -123,7 +124,7 @@ def _outcome(
     return records, iterations, told
 
 
-def _rules(world: World, until: float | None) -> FleetRules:
+def rules_of(world: World, until: float | None) -> FleetRules:
     """The options in numbers."""
     c, rest = world.config, (world.concurrency or 0, float("inf") if until is None else float(until))
     if isinstance(c, SarathiConfig):
@@ -175,7 +176,7 @@ def reserve_of(policy: Policy) -> Any:
     return None
 
 
-def _calls(world: World) -> Any:
+def calls_of(world: World, route: Routing) -> Any:
     """Arrivals and follow-up requests, in the form that `serve_fleet` takes."""
     trace, n = world.trace, len(world.trace)
     after = np.full(n, -1, dtype=np.int64) if trace.after is None else trace.after
@@ -186,10 +187,10 @@ def _calls(world: World) -> Any:
     dropped[list(world.dropped)] = True
     think = np.zeros(n) if trace.think_s is None else trace.think_s.copy()
     first = np.flatnonzero(after < 0)
-    return first, np.zeros(1, dtype=np.int64), trace.arrival.copy(), think, begin, following, dropped, routing(world)
+    return first, np.zeros(1, dtype=np.int64), trace.arrival.copy(), think, begin, following, dropped, route
 
 
-def _tables(world: World, x: FleetRules) -> Tables:
+def tables_of(world: World, x: FleetRules) -> Tables:
     """Tables in which nobody has come yet."""
     trace, n, engines, c = world.trace, len(world.trace), world.engines, world.config
     seqs = min(x.max_seqs, n) + 1
