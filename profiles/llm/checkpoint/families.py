@@ -130,19 +130,26 @@ FAMILIES: dict[str, Family] = {
 """``model_type`` -> its family: attention in every layer, beside one feed-forward block or experts."""
 
 STATE = "state-space or recurrent layers, whose memory does not grow with the tokens"
+MAMBA = "state-space (Mamba) layers beside attention"
+LINEAR = "linear attention beside full attention"
 LATENT = "multi-head latent attention of a form of its own"
 HYBRID = "layers of different kinds"
 BLOCKS = "blocks of different widths"
 NOT_MODELLED: dict[str, str] = {
     **dict.fromkeys(("mamba", "mamba2", "falcon_mamba", "rwkv", "rwkv5", "rwkv6", "rwkv7", "xlstm"), STATE),
-    **dict.fromkeys(("recurrent_gemma", "jamba", "bamba", "zamba", "zamba2", "falcon_h1", "nemotron_h"), STATE),
-    **dict.fromkeys(("granitemoehybrid", "lfm2", "lfm2_moe", "qwen3_next", "qwen3_5_text", "kimi_linear"), HYBRID),
-    **dict.fromkeys(("minimax", "minimax_text_01", "minimax_m1", "olmo_hybrid", "plamo2", "bailing_hybrid"), HYBRID),
-    **dict.fromkeys(("qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "gemma4", "gemma4_text"), HYBRID),
+    **dict.fromkeys(("retnet", "gla", "hgrn2", "delta_net", "gated_deltanet"), STATE),
+    "recurrent_gemma": "recurrent layers beside local attention",
+    **dict.fromkeys(("jamba", "bamba", "zamba", "zamba2", "falcon_h1", "nemotron_h", "hymba"), MAMBA),
+    **dict.fromkeys(("granitemoehybrid", "plamo2", "phi4flash"), MAMBA),
+    **dict.fromkeys(("lfm2", "lfm2_moe"), "short convolutions beside attention"),
+    **dict.fromkeys(("qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), LINEAR),
+    **dict.fromkeys(("kimi_linear", "minimax", "minimax_text_01", "minimax_m1", "olmo_hybrid"), LINEAR),
+    **dict.fromkeys(("bailing_hybrid", "bailing_moe_linear"), LINEAR),
+    **dict.fromkeys(("gemma4", "gemma4_text"), HYBRID),
     **dict.fromkeys(("minicpm3", "youtu", "deepseek_vl_v2"), LATENT),
     **dict.fromkeys(("longcat_flash", "bailing_moe_v2_5"), LATENT),
     **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), "sparse attention that an indexer chooses"),
-    **dict.fromkeys(("openelm", "nemotron-nas", "deci", "decilm"), BLOCKS),
+    **dict.fromkeys(("openelm", "nemotron-nas", "deci", "decilm", "gpt_oss_puzzle"), BLOCKS),
     **dict.fromkeys(("gemma3n", "gemma3n_text"), "per-layer embeddings and shared keys and values"),
     **dict.fromkeys(("t5", "mt5", "umt5", "bart", "mbart", "pegasus", "whisper", "t5gemma"), "an encoder beside it"),
     **dict.fromkeys(("mllama", "mllama_text_model"), "layers with cross-attention"),

@@ -86,6 +86,11 @@ class _Reader:
         outside: dict[str, Any] = {}
         seen, whole = self._sees(), self.config
         inner = _text(self.config)
+        for kind in (whole.get("model_type"), inner.get("model_type")):
+            if isinstance(kind, str) and kind in NOT_MODELLED:  # what its other fields hold is then no news
+                raise InputError(
+                    f"{self.where}: model_type: {kind!r}: {NOT_MODELLED[kind]}; not modelled, give another model"
+                )
         if inner:
             outside = {k: v for k, v in self.config.items() if k not in INNER}
             self._outside(outside, inner)
@@ -147,8 +152,6 @@ class _Reader:
             return FAMILIES[kind]
         elif kind is None:
             self.wrong.append("model_type: missing; it says whether the feed-forward block has a gate")
-        elif kind in NOT_MODELLED:
-            self.wrong.append(f"model_type: {kind!r}: {NOT_MODELLED[kind]}; not modelled, give another model")
         else:
             near = difflib.get_close_matches(str(kind).lower(), FAMILIES, n=1)
             hint = f", perhaps {near[0]}" if near else ", as llama, qwen3 or mixtral"

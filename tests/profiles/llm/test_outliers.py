@@ -11,6 +11,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from meshwright.cli import run
 from meshwright.errors import InputError
 from meshwright.profiles.llm import Iteration, KernelTables, decoder, iteration_cost
 from meshwright.profiles.llm.parallel.engine_reduce import engine_all_reduce
@@ -111,7 +112,9 @@ def test_a_slow_point_beside_a_far_larger_one_is_found_by_its_efficiency(place: 
     assert found.at(sizes[i], sizes[j])[0] == pytest.approx(seconds[i, j] / times)
 
 
-def test_a_table_that_contradicts_itself_is_one_error(write_tables: Callable, tmp_path: Path) -> None:
+def test_a_table_that_contradicts_itself_is_one_error(
+    write_tables: Callable, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     system = write_tables(tmp_path)
     frame = pd.read_parquet(system / "gemm.parquet")
     frame["latency"] *= np.exp(np.abs(np.random.default_rng(0).normal(0, 1.5, len(frame))))  # never faster
@@ -119,6 +122,11 @@ def test_a_table_that_contradicts_itself_is_one_error(write_tables: Callable, tm
     with pytest.raises(InputError, match=r"gemm.parquet: .*: contradicts itself: \d+ of 36 points") as error:
         KernelTables.load(system)
     assert "\n" not in str(error.value)
+    words = ["--model", "llama-3.1-8b", "--devices", "1", "--device", "h100", "--rate", "1", "--kernels", str(system)]
+    assert run(["plan", "llm", *words]) == 2
+    shown = capsys.readouterr().err
+    assert "contradicts itself" in shown
+    assert shown.count("\n") == 1
 
 
 def test_all_reduces_are_held_against_what_links_give(write_tables: Callable, tmp_path: Path) -> None:

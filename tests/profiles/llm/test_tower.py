@@ -149,7 +149,7 @@ def test_windows_make_large_images_cheaper() -> None:
 @pytest.mark.parametrize(
     ("said", "what"),
     [
-        (many("mllama", LLAMA, CLIP), "vision_config"),
+        (many("mllama", LLAMA, CLIP), "'mllama': layers with cross-attention"),
         (many("llava_next", LLAMA, CLIP), "vision_config"),
         (many("internvl_chat", LLAMA, {"hidden_size": 1024}), "vision_config"),
         (LLAMA | {"model_type": "mllama_text_model"}, "cross-attention"),

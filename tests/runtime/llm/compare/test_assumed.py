@@ -136,7 +136,7 @@ def test_a_link_that_nothing_crosses_is_said_to_change_nothing(tmp_path, write_l
     ]
 
 
-@pytest.mark.parametrize("words", ["", "fast", "1", "1,2,3", "-1,2", "nan,1", "inf,1", "1e400,1", "a,b"])
+@pytest.mark.parametrize("words", ["", "fast", "1", "1,2,3", "0,14", "0,0", "-1,2", "nan,1", "inf,1", "1e400,1", "a,b"])
 def test_wrong_links_are_one_error(words, tmp_path, write_layer_tables, write_run, capsys):
     folder = two_gpus(tmp_path, write_layer_tables, write_run)
     assert run(["compare", "llm", "--vllm-run", str(folder), "--link", words]) == 2
