@@ -199,13 +199,8 @@ class Engine:
 
     def begin(self) -> None:
         """The engine is back, with empty memory and an empty prefix cache."""
-        clock, born = self.run.clock, self.born
-
-        def lives() -> None:
-            if self.born == born:  # else it failed again at this very instant
-                clock.process(self.life())
-
-        clock.call(lives, clock.now, DECIDES)  # after what arrives now
+        clock = self.run.clock
+        clock.call(lambda: clock.process(self.life()) and None, clock.now, DECIDES)  # after what arrives now
 
     def seconds(self, work: Work, start: float) -> float:
         """Seconds of the next iteration, which starts at `start`."""
