@@ -104,9 +104,7 @@ def _alone(world: World) -> bool:
     return world.concurrency is None or not world.dropped
 
 
-def run_compiled(
-    world: World, until: float | None = None
-) -> tuple[Records, Iterations, TokenRuns, FleetReport | None]:
+def run_compiled(world: World, until: float | None = None) -> tuple[Records, Iterations, TokenRuns, FleetReport | None]:
     """Serve the requests, to the end or until some time (seconds), as `run_reference` and `fleet.run.run_fleet` do.
 
     Raises
