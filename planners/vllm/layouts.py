@@ -13,7 +13,9 @@ from ...profiles.llm.capacity import kv_capacity
 from ...profiles.llm.engine_memory import other_bytes
 from ...reprs import Shown
 from ...simulator.cluster import Cluster
+from ...simulator.llm.decoding.speculative import Speculative, speculative_policy
 from ...simulator.llm.plan.costs import flight_options
+from ...simulator.llm.plan.drafts import MTP
 from ...simulator.llm.plan.entries import MEMORY_OPTION
 from ...simulator.llm.plan.file import WEIGHTS
 from ...simulator.llm.policy.catalogue import POLICIES
@@ -91,7 +93,8 @@ def engine_shapes(demand: LLMDemand, cluster: Cluster, space: SearchSpace, seeds
     model = demand.model
     if model.chunked or set(space.policies) - {"vllm-v1"}:  # schedulers that know no windows
         model.check_length(longest, demand.name)
-    longest, first = min(-(-longest // 128) * 128, model.max_positions), traces[0]
+    most, first = longest, traces[0]
+    longest = min(-(-longest // 128) * 128, model.max_positions)
     windows = (model.window, *model.kv_groups[1:]) if model.kv_groups[2] else (0, 1, 0)
     shares_prefixes = first.prefix_ids is not None or first.after is not None
     caching = tuple(c for c in space.prefix_caching if shares_prefixes or not c) or (False,)
@@ -103,13 +106,19 @@ def engine_shapes(demand: LLMDemand, cluster: Cluster, space: SearchSpace, seeds
             rejected.append(Rejected(f"TP{tp} PP{pp}" + (f" CP{cp}" if cp > 1 else ""), why))
             continue
         experts = space.expert_parallel if demand.model.experts and tp > 1 else (False,)
-        for ep, policy, block, batched, seqs, chunked, cached, share, weights, kv in product(
+        options = product(
             experts, space.policies, space.block_sizes, space.batched_tokens, space.seqs, space.chunked_prefill,
-            caching, space.utilizations, space.precisions, space.kv_precisions,
-        ):  # fmt: skip
+            caching, space.utilizations,
+        )  # fmt: skip
+        formats = product(space.precisions, space.kv_precisions, space.speculative)
+        for (ep, policy, block, batched, seqs, chunked, cached, share), (weights, kv, drafts) in product(
+            options, formats
+        ):
+            # Drafts stand behind the last token: those that are verified, and those to come.
+            room = longest if drafts is None else min(-(-(most + 2 * drafts.tokens) // 128) * 128, model.max_positions)
             shape = EngineShape(
-                tp, pp, cp, policy, block, batched, seqs, chunked, cached, share, longest, 1, weights, kv, ep=ep,
-                windows=windows if policy == "vllm-v1" else (0, 1, 0),
+                tp, pp, cp, policy, block, batched, seqs, chunked, cached, share, room, 1, weights, kv, ep=ep,
+                windows=windows if policy == "vllm-v1" else (0, 1, 0), speculative=drafts,
             )  # fmt: skip
             try:
                 shape = _with_memory(demand, cluster, shape)
@@ -148,22 +157,29 @@ def _with_memory(demand: LLMDemand, cluster: Cluster, shape: EngineShape) -> Eng
     other = other_bytes(
         demand.model, shape.tp, shape.batched_tokens, shape.seqs, bf16_ends=shape.precision not in ("bf16", "fp16")
     )
-    ep = shape.tp if shape.ep else 1
+    ep, drafts, kept = shape.tp if shape.ep else 1, shape.speculative, 1.0
+    if drafts is not None:
+        if shape.policy != "vllm-v1" or shape.pp > 1 or shape.windows[0]:
+            raise InputError("speculative decoding goes with vllm-v1, pp 1 and no windows")
+        other += drafts.weight_bytes(shape.tp, WEIGHTS.get(shape.precision, "float16"))
+        kept = drafts.kv_share(demand.model, WEIGHTS.get(shape.kv_precision, "float16"))
     found = kv_capacity(
         demand.model, cluster.spec.memory_bytes, tp=shape.tp, pp=shape.pp, utilization=shape.utilization,
         block_size=shape.block_size, weights=WEIGHTS.get(shape.precision, "float16"),
         kv=WEIGHTS.get(shape.kv_precision, "float16"), other_bytes=other, cp=shape.cp, ep=ep,
-        windows=bool(shape.windows[0]),
+        windows=bool(shape.windows[0]), mtp=drafts is not None and drafts.draft == MTP,
     )  # fmt: skip
     if shape.policy not in MEMORY_OPTION:  # contiguous memory is counted in tokens
         return replace(shape, num_blocks=found.tokens, block_size=1, other_bytes=other)
-    return replace(shape, num_blocks=found.engine_blocks, other_bytes=other)
+    return replace(shape, num_blocks=max(1, int(kept * found.engine_blocks)), other_bytes=other)
 
 
 def _runs(shape: EngineShape, demand: LLMDemand, trace: LLMTrace) -> None:
     """Raise InputError if some request could not run to its end in such an engine."""
     options = flight_options(shape.deployment("x", demand.name, [range(shape.devices)]))
     policy = POLICIES[shape.policy]
+    if shape.speculative is not None:
+        policy = speculative_policy(policy, Speculative(shape.speculative.tokens, shape.speculative.acceptance), 0)
     dropped_rows(trace, policy, options, strict=True)
 
 
@@ -176,7 +192,7 @@ def candidates(shapes: Shapes, n_devices: int, space: SearchSpace) -> Iterator[C
         if space.disaggregate != "only":
             for router in space.routers[: None if engines > 1 else 1]:
                 yield Candidate(shape, engines, router=router)
-        if space.disaggregate != "no" and shape.policy == "vllm-v1":
+        if space.disaggregate != "no" and shape.splits:
             for prefill in range(1, engines):
                 yield Candidate(shape, prefill, engines - prefill, space.routers[0])
 

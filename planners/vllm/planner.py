@@ -206,7 +206,8 @@ def _assemble(setting: Setting, chosen: Sequence[Bracket], seed: int) -> LLMPlan
         workload=workload_of(demands, traces),
         cost_source=setting.costs.text(cluster),
     )
-    result = simulate_plan(made, traces, costs=lambda d: setting.costs.of(made, d), seed=seed)
+    source = setting.costs
+    result = simulate_plan(made, traces, tables=source.tables, costs=lambda d: source.of(made, d), seed=seed)
     said = result.predictions()
     for demand, bracket in zip(demands, chosen, strict=True):
         if not math.isnan(bracket.best.scores[0].factor):

@@ -172,7 +172,9 @@ class _Runner:
         def cost(deployment: Deployment) -> IterationCost:
             return self.costs.of(plan, deployment)
 
-        result = simulate_plan(plan, faster(trace, factor), costs=cost, seed=task.seed, engine="fast")
+        result = simulate_plan(
+            plan, faster(trace, factor), tables=self.setting.costs.tables, costs=cost, seed=task.seed, engine="fast"
+        )
         asked = self.setting.demands[task.demand]
         return score_of(result.results[asked.name], asked, self.setting.target)
 

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, cast
 
+from pydantic import ValidationError
+
 from ...errors import InputError
 from ...profiles.llm.cost.iteration import PRECISIONS
 from ...reprs import Shown
+from ...simulator.llm.plan.drafts import DraftEntry
 from ...simulator.llm.plan.entries import MEMORY_OPTION, Deployment, Option
 from ...simulator.llm.policy.catalogue import POLICIES
 from ...simulator.llm.policy.router import ROUTERS
@@ -45,6 +48,8 @@ class SearchSpace(Shown):
     precision, kv_precision : str or sequence of str
         Of weights and of the KV cache. Several are traded against each other by time and memory alone: what quality a
         format costs is not known here.
+    speculative : sequence of DraftEntry or None
+        Speculative decoding: each of these, and None for none. A mapping is taken for the fields of a `DraftEntry`.
     disaggregate : {"no", "also", "only"}
         Whether prompts and decodes may (or must) be on engines of their own; every ratio is tried, with equal engines.
 
@@ -68,6 +73,7 @@ class SearchSpace(Shown):
     routers: Sequence[str] = ("round_robin",)
     precision: str | Sequence[str] = "bf16"
     kv_precision: str | Sequence[str] = "bf16"
+    speculative: Sequence[DraftEntry | None] = (None,)
     disaggregate: str = "no"
 
     def __post_init__(self) -> None:
@@ -78,6 +84,8 @@ class SearchSpace(Shown):
             if not isinstance(value, Sequence) or not value:
                 raise InputError(f"space: {field.name}: expected one value or more (got {value!r})")
             each = cast("Sequence[Any]", value)
+            if field.name == "speculative":
+                each = [_draft(one) for one in each]
             object.__setattr__(self, field.name, tuple(dict.fromkeys(each)))
         for name in ("tp", "pp", "cp", "block_sizes", "batched_tokens", "seqs"):
             for value in getattr(self, name):
@@ -108,6 +116,24 @@ class SearchSpace(Shown):
         return (self.kv_precision,) if isinstance(self.kv_precision, str) else tuple(self.kv_precision)
 
 
+def _draft(said: Any) -> DraftEntry | None:
+    """Drafts as they are given: an entry, its fields, or none.
+
+    Raises
+    ------
+    InputError
+        On anything else, or a field that is wrong.
+    """
+    if said is None or isinstance(said, DraftEntry):
+        return said
+    try:
+        return DraftEntry.model_validate(said)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "drafts"
+        raise InputError(f"space: speculative: {where}: {first['msg']} (got {first['input']!r:.60})") from None
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class EngineShape(Shown):
     """One engine: its parallelism, its options, its memory.
@@ -136,6 +162,8 @@ class EngineShape(Shown):
         Bytes of a device that activations and the runtime take.
     ep : bool
         Whether experts are spread over the tensor-parallel devices instead of cut.
+    speculative : DraftEntry, optional
+        Its drafts, if it decodes speculatively.
     windows : (int, int, int)
         ``sliding_window, full_groups, window_groups`` of the scheduler (`V1Config`): the model's.
     more : tuple of (str, value)
@@ -159,12 +187,18 @@ class EngineShape(Shown):
     other_bytes: int = 0
     ep: bool = False
     windows: tuple[int, int, int] = (0, 1, 0)
+    speculative: DraftEntry | None = None
     more: tuple[tuple[str, Option], ...] = ()
 
     @property
     def devices(self) -> int:
         """Devices of one engine."""
         return self.tp * self.pp
+
+    @property
+    def splits(self) -> bool:
+        """Whether such engines can do prompts alone, or decodes."""
+        return self.policy == "vllm-v1" and not self.windows[0] and self.speculative is None
 
     @property
     def config(self) -> dict[str, Option]:
@@ -186,7 +220,7 @@ class EngineShape(Shown):
             name=name, model=model, replicas=len(devices), tp=self.tp, pp=self.pp, cp=self.cp, ep=self.ep,
             precision=self.precision, kv_precision=self.kv_precision, policy=self.policy, config=self.config,
             gpu_memory_utilization=self.utilization, num_blocks=self.num_blocks, other_bytes=self.other_bytes,
-            role=role, devices=tuple(tuple(row) for row in devices),
+            role=role, speculative=self.speculative, devices=tuple(tuple(row) for row in devices),
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -201,6 +235,7 @@ class EngineShape(Shown):
             *([f"{self.kv_precision} KV cache"] if self.kv_precision != "bf16" else []),
             *(["whole prompts"] if not self.chunked_prefill else []),
             *(["prefix caching"] if self.prefix_caching else []),
+            *([str(self.speculative)] if self.speculative is not None else []),
             *([f"blocks of {self.block_size}"] if self.block_size != 16 else []),
             *([f"{self.utilization:g} of memory"] if self.utilization != 0.9 else []),
         ]

@@ -215,7 +215,8 @@ def _assembled(setting: MixSetting, chosen: Sequence[Option], seed: int) -> LLMP
         workload=workload_of(setting.demands, traces),
         cost_source=setting.costs.text(setting.fleet),
     )
-    result = simulate_plan(made, traces, costs=lambda d: setting.costs.of(made, d), seed=seed)
+    source = setting.costs
+    result = simulate_plan(made, traces, tables=source.tables, costs=lambda d: source.of(made, d), seed=seed)
     said = result.predictions()
     said["predicted"] |= _figures(made, chosen)
     return made.model_copy(update=said)

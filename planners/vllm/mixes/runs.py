@@ -10,6 +10,7 @@ from multiprocessing import get_context
 
 import numpy as np
 
+from ....profiles.llm.iteration import IterationCost
 from ....simulator.llm.plan.entries import Deployment
 from ....simulator.llm.plan.file import LLMPlan
 from ....simulator.llm.plan.simulate import simulate_plan
@@ -173,10 +174,11 @@ class _Runner:
         """One simulation."""
         plan = self.plan(demand, mix)
 
-        def cost(deployment: Deployment) -> object:
+        def cost(deployment: Deployment) -> IterationCost:
             return self.costs.of(plan, deployment)
 
-        found = simulate_plan(plan, trace, costs=cost, seed=seed, engine="fast")  # pyright: ignore[reportArgumentType]
+        tables = self.setting.costs.tables
+        found = simulate_plan(plan, trace, tables=tables, costs=cost, seed=seed, engine="fast")
         return found.results[self.setting.demands[demand].name]
 
     def piece(self, task: Task) -> PieceScore:

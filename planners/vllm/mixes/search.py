@@ -184,7 +184,7 @@ class MixSearch:
     def _apart(self, used: Sequence[int], kinds: Sequence[Sequence[Part]]) -> Iterator[Mix]:
         """Prompts and decodes on engines of their own: on one type in every ratio, or each on another."""
         router = self.space.routers[0]
-        able = [[p for p in parts if p.engine.policy == "vllm-v1" and not p.engine.windows[0]] for parts in kinds]
+        able = [[p for p in parts if p.engine.splits] for parts in kinds]
         if len(used) == 1:
             for part in able[0]:
                 for n in range(1, part.replicas):

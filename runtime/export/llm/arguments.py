@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....errors import InputError
+from ....simulator.llm.plan.drafts import MTP, DraftEntry
 from ....simulator.llm.plan.entries import Deployment
 from ....simulator.llm.plan.file import LLMPlan
 from ....simulator.llm.plan.simulate import LORA_RANK
@@ -142,11 +143,22 @@ def arguments(
         _switch("async-scheduling", options.async_scheduling),
         *_rarer(options),
     ]
+    if d.speculative is not None:
+        listed.append("--speculative-config=" + json.dumps(_drafts(d.speculative)))
     if d.devices_per_engine > 1:
         listed.append("--distributed-executor-backend=mp")
     if d.role != "both":
         listed.append("--kv-transfer-config=" + json.dumps({"kv_connector": "NixlConnector", "kv_role": "kv_both"}))
     return listed
+
+
+def _drafts(said: DraftEntry) -> dict[str, Any]:
+    """vLLM's own fields; a plan without a draft model has prompts' n-grams for it."""
+    if said.draft == MTP:
+        return {"method": MTP, "num_speculative_tokens": said.tokens}
+    if said.draft:
+        return {"model": said.draft, "num_speculative_tokens": said.tokens}
+    return {"method": "ngram", "num_speculative_tokens": said.tokens, "prompt_lookup_max": said.tokens}
 
 
 def spread(server: Server, address: str, port: int) -> list[list[str]]:

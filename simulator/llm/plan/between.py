@@ -76,6 +76,8 @@ def _own(each: Deployment, clusters: Sequence[ClusterEntry | None]) -> list[Prob
     else:
         if stages not in (1, each.pp):
             found.append((("config", "pipeline_parallel_size"), f"expected pp {each.pp}, or 1 (got {stages})"))
+    if each.speculative is not None:
+        found += [((where,), f"no speculative decoding there ({why}); leave it out") for where, why in _no_drafts(each)]
     if len(each.devices) != each.replicas:
         found.append((("devices",), f"expected a row for each of {each.replicas} engines (got {len(each.devices)})"))
     for i, row in enumerate(each.devices):
@@ -91,6 +93,18 @@ def _own(each: Deployment, clusters: Sequence[ClusterEntry | None]) -> list[Prob
             ]
     if ends is not None and len({bisect_right(ends, x) for row in each.devices for x in row if x < ends[-1]}) > 1:
         found.append((("devices",), "its engines stand on devices of several types; expected one deployment for each"))
+    return found
+
+
+def _no_drafts(each: Deployment) -> list[tuple[str, str]]:
+    """Fields that speculative decoding does not go with, and why."""
+    found: list[tuple[str, str]] = []
+    if each.policy != "vllm-v1":
+        found.append(("policy", "only vllm-v1 schedules drafts"))
+    if each.role != "both":
+        found.append(("role", "not modelled across a hand-off"))
+    if each.pp > 1:
+        found.append(("pp", "not modelled in a pipeline"))
     return found
 
 

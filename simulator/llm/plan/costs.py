@@ -11,10 +11,13 @@ from ....profiles.llm.cost.iteration import CostOptions, iteration_cost
 from ....profiles.llm.cost.overheads import Overheads
 from ....profiles.llm.iteration import IterationCost
 from ....profiles.llm.tables.kernels import KernelTables
+from ..decoding.speculative import Speculative
 from .entries import MEMORY_OPTION, Deployment
 from .file import LLMPlan
 
-__all__ = ["Tables", "deployment_cost", "flight_options", "kv_bytes_per_token", "tables_for", "transfer_link"]
+__all__ = [
+    "Tables", "deployment_cost", "drafts_of", "flight_options", "kv_bytes_per_token", "tables_for", "transfer_link",
+]  # fmt: skip
 
 Tables = KernelTables | Mapping[str, KernelTables]
 """Measured kernels: of the plan's cluster, or by device type; types without any are priced by their rooflines."""
@@ -59,6 +62,23 @@ def deployment_cost(
         link=device.intra_node if mine is None or mine.layers is not None else None,  # others bring their own
         options=CostOptions(deployment.cp, deployment.dp, deployment.expert_degree),
     )
+
+
+def drafts_of(plan: LLMPlan, deployment: Deployment, tables: Tables | None = None) -> Speculative | None:
+    """Speculative decoding of a deployment, its drafts priced by the deployment's device.
+
+    Raises
+    ------
+    InputError
+        On an unknown draft, or degrees that it does not take.
+    """
+    if deployment.speculative is None:
+        return None
+    mine = tables_for(plan, deployment, tables)
+    return deployment.speculative.speculative(
+        plan.model(deployment.model).spec, plan.device_of(deployment) if mine is None else mine, tp=deployment.tp,
+        pp=deployment.pp, precision=deployment.precision, kv=deployment.kv_precision,
+    )  # fmt: skip
 
 
 def kv_bytes_per_token(plan: LLMPlan, deployment: Deployment) -> int:

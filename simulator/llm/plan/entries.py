@@ -13,6 +13,7 @@ from ....profiles.llm.decoder import DecoderSpec, decoder
 from ....profiles.llm.zoo import DECODERS
 from ...plan.entries import Entry, Name, Seconds, SparseEntry
 from ..policy.catalogue import POLICIES, policy_config
+from .drafts import DraftEntry
 from ..result.objectives import Promises, objectives_of
 
 __all__ = ["Deployment", "LLMWorkload", "ServedModel", "promised"]
@@ -101,7 +102,7 @@ class Deployment(SparseEntry):
     add up to 1 at most), iterations take turns.
     """
 
-    rare: ClassVar[frozenset[str]] = frozenset({"share"})
+    rare: ClassVar[frozenset[str]] = frozenset({"share", "speculative"})
 
     name: Name
     model: Name = Field(description="name of one of the plan's models")
@@ -126,6 +127,7 @@ class Deployment(SparseEntry):
     share: float | None = Field(
         default=None, gt=0, le=1, description="share of its model's requests, dealt in turn; if left out, routed"
     )
+    speculative: DraftEntry | None = Field(default=None, description="speculative decoding; if left out, none")
     devices: tuple[tuple[Annotated[int, Field(ge=0)], ...], ...] = Field(
         description="for each engine its devices, stage by stage"
     )
@@ -177,6 +179,7 @@ class Deployment(SparseEntry):
         )
         role = "" if self.role == "both" else f", {self.role} only"
         role += "" if self.share is None else f", {self.share:.4g} of the requests"
+        role += "" if self.speculative is None else f", {self.speculative}"
         return (
             f"{self.name}: {self.replicas} x {self.model}{degrees or ' TP1'}{' EP' if self.ep else ''}{role}, "
             f"{self.policy}, {self.num_blocks} KV blocks each"

@@ -23,7 +23,7 @@ from ..simulate import simulate_llm
 from ..times import StepDraws
 from ..workload.files import by_model
 from ..workload.requests import LLMTrace
-from .costs import Tables, deployment_cost, flight_options, kv_bytes_per_token, transfer_link
+from .costs import Tables, deployment_cost, drafts_of, flight_options, kv_bytes_per_token, transfer_link
 from .entries import Deployment
 from .file import LLMPlan
 from .result import LLMPlanResult
@@ -96,6 +96,7 @@ def simulate_plan(
         if model in together:
             continue
         first, shape = mine[0], _Common(plan, cost_of, too_long, until, seed, engine)
+        shape.tables = tables
         if len(mine) == 1:
             results[model] = shape.alone(first, trace)
         elif first.share is not None:
@@ -103,6 +104,9 @@ def simulate_plan(
         else:
             results[model] = shape.disaggregated(mine, trace)
     if together:
+        drafted = next((d.name for d in plan.deployments if d.model in together and d.speculative is not None), None)
+        if drafted is not None:
+            raise InputError(f"plan: {drafted!r}: speculative decoding of engines that share devices is not simulated")
         if engine == "compiled":
             raise InputError("engine: compiled: engines that share devices are not compiled; pass 'auto' or 'simpy'")
         engines = [
@@ -145,6 +149,7 @@ def simulate_varying(
     if _joint(plan, list(asked)) or any(len(plan.deployments_of(model)) != 1 for model in asked):
         raise InputError("times: are drawn for one deployment a model, on devices of its own; set times: mean")
     shape = _Common(plan, lambda d: deployment_cost(plan, d, tables), "error", None, seed, engine)
+    shape.tables = tables
     return LLMPlanResult(
         plan, {m: seen_by_clients(shape.alone(plan.deployments_of(m)[0], t, times)) for m, t in asked.items()}
     )
@@ -160,11 +165,14 @@ class _Common:
     def __init__(self, plan: LLMPlan, costs: Costs, too_long: str, until: float | None, seed: int, engine: str) -> None:
         self.plan, self.costs = plan, costs
         self.options = SimulateOptions(too_long=too_long, until=until)
+        self.tables: Tables | None = None
         self.same: dict[str, Any] = {"router": plan.router, "seed": seed, "engine": engine}
 
     def alone(self, d: Deployment, trace: LLMTrace, times: Times | None = None) -> LLMResult:
         """One deployment on devices of its own."""
         options = self.options if times is None else replace(self.options, times=times(d, trace))
+        if d.speculative is not None:
+            options = replace(options, speculative=drafts_of(self.plan, d, self.tables))
         if trace.lora is not None:
             options = replace(options, adapters=AdapterCost.of(self.plan.model(d.model).spec, LORA_RANK, tp=d.tp))
         return simulate_llm(

@@ -11,6 +11,7 @@ from meshwright.errors import InputError
 from meshwright.profiles.llm import decoder
 from meshwright.runtime.export.llm import export_llm
 from meshwright.simulator import Cluster
+from meshwright.simulator.llm.plan.drafts import DraftEntry
 from meshwright.simulator.llm.plan.file import Deployment, LLMPlan, ServedModel
 from meshwright.simulator.mixed import MixedCluster
 from meshwright.simulator.plan.entries import PlannerEntry
@@ -60,3 +61,16 @@ def test_other_routers_do_not_go_with_shares(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="beside shares of the requests"):
         export_llm(mixed("least_outstanding"), "vllm", tmp_path / "out", model_source=SOURCE)
     assert not (tmp_path / "out").exists()
+
+
+def test_drafts_are_said_as_vllm_says_them(tmp_path: Path) -> None:
+    plan = mixed()
+    (fast, cheap), said = plan.deployments, {"tokens": 4, "acceptance": 0.7}
+    drafted = tuple(
+        each.model_copy(update={"speculative": DraftEntry.model_validate({**said, **more})})
+        for each, more in ((fast, {"draft": "mtp"}), (cheap, {"draft": "llama-3.2-1b"}))
+    )
+    export_llm(plan.model_copy(update={"deployments": drafted}), "vllm", tmp_path / "out", model_source=SOURCE)
+    told = [(tmp_path / f"out/node-{k}/serve.sh").read_text() for k in (0, 1)]
+    assert '--speculative-config={"method": "mtp", "num_speculative_tokens": 4}' in told[0]
+    assert '--speculative-config={"model": "llama-3.2-1b", "num_speculative_tokens": 4}' in told[1]
