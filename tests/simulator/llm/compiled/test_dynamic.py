@@ -101,13 +101,19 @@ def traces(draw_):
 def options(draw_, trace):
     size = draw_(st.integers(1, 6))
     least = -(-int((trace.prompt_tokens + trace.output_tokens).max()) // size)
+    caching, windows = draw_(st.booleans()), {}
+    if not caching and draw_(st.integers(0, 3)) == 0:  # layers with a window beside others, or without
+        windows = {"sliding_window": draw_(st.integers(1, 30)), "full_groups": draw_(st.integers(0, 1))}
+        windows["window_groups"] = draw_(st.integers(1, 2))
+        least *= windows["full_groups"] + windows["window_groups"]
     return {
+        **windows,
         "num_blocks": least + 1 + draw_(st.integers(0, 20)),
         "block_size": size,
         "max_model_len": 64,
         "max_num_batched_tokens": draw_(st.sampled_from([3, 8, 20, 40, 64])),
         "max_num_seqs": draw_(st.sampled_from([1, 3, 100])),
-        "enable_prefix_caching": draw_(st.booleans()),
+        "enable_prefix_caching": caching,
         "scheduler_reserve_full_isl": draw_(st.booleans()),
         "watermark": draw_(st.sampled_from([0.0, 0.1])),
         "policy": draw_(st.sampled_from(["fcfs", "priority"])),
