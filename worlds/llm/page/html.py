@@ -60,8 +60,8 @@ def _hero(told: Told) -> str:
 def _charts(told: Told, models: list[str]) -> str:
     target = f" Dotted: the target, {told.target:.4g}." if told.target == told.target else ""
     note = (
-        "Joined: what nothing that counts less reaches. Large: the answer. Bars: 95 % intervals over seeds; all saw the "
-        f"same requests.{target}"
+        "Joined: what nothing that counts less reaches. Large: the answer. Bars: 95 % intervals over seeds; all saw "
+        f"the same requests.{target}"
     )
     return '<div class="charts">' + "".join(
         f'<section class="chart" style="--cards: 1"><h3>{escape(model)}</h3><div class="cards"><figure>'
