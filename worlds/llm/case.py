@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from ...simulator.llm.result.objectives import Promises, objectives_of
 from ..file.units import parse_fraction
 from ..limits import (
     MAX_DEVICES,
@@ -24,6 +23,9 @@ from ..limits import (
 from ..world import CIRCUMSTANCE, Case
 from .clients import ClientsCase
 from .part import Part
+
+if TYPE_CHECKING:  # help texts need the fields, and no simulator
+    from ...simulator.llm.result.objectives import Promises
 
 __all__ = ["EngineCase", "LLMCase", "LLMClusterCase", "LLMPlannerCase", "LLMWorkloadCase", "StepSpreadCase"]
 
@@ -129,7 +131,7 @@ class LLMWorkloadCase(Part):
 
     @model_validator(mode="after")
     def _promised(self) -> LLMWorkloadCase:
-        named = {o.kind for o in objectives_of(self.slo)} - {""}
+        named = {o.kind for o in self.promises.objectives} - {""} if self.slo else set[str]()
         if self.classes and not (all(x > 0 for x in self.classes.values()) and _is_one(sum(self.classes.values()))):
             raise ValueError(f"classes: expected shares above 0 that add up to 1 (got {dict(self.classes)})")
         unknown = sorted(named - set(self.classes)) if self.trace is None else []
@@ -141,6 +143,8 @@ class LLMWorkloadCase(Part):
     @property
     def promises(self) -> Promises:
         """What the users of every model are promised, scaled."""
+        from ...simulator.llm.result.objectives import Promises, objectives_of
+
         said = Promises(self.slo_ttft or math.inf, self.slo_tpot or math.inf, objectives_of(self.slo))
         return said.scaled(self.slo_scale)
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from ...simulator.llm.workload.clients import FRONT_ENDS, Clients, FrontEnd
 from ..limits import MAX_FACTOR, MAX_SEATS, MAX_SECONDS
 from .part import Part
+
+if TYPE_CHECKING:  # help texts need the fields, and no simulator
+    from ...simulator.llm.workload.clients import Clients, FrontEnd
 
 __all__ = ["ClientsCase"]
 
@@ -66,6 +68,8 @@ class ClientsCase(Part):
 
     def ways(self, cv: float) -> Iterator[tuple[str, Clients]]:
         """Every way in which requests may be sent, by what is not known of it."""
+        from ...simulator.llm.workload.clients import FRONT_ENDS
+
         arrivals = ("constant", "poisson", "gamma") if self.arrivals == "unknown" else (self.arrivals,)
         fronts = tuple(FRONT_ENDS) if self.front_end == "unknown" else (self.front_end,)
         for how in arrivals:
@@ -74,6 +78,8 @@ class ClientsCase(Part):
                 yield found.explain(), found
 
     def _clients(self, cv: float, arrivals: str | None, front_end: str) -> Clients:
+        from ...simulator.llm.workload.clients import Clients
+
         how = {"unknown": "poisson", None: "gamma"}.get(arrivals, str(arrivals))
         closed: dict[str, Any] = (
             {"concurrency": self.concurrency or 0, "think_s": self.think} if how == "closed" else {}
@@ -81,6 +87,8 @@ class ClientsCase(Part):
         return Clients(how, cv if how == "gamma" else 1.0, front=self._front(front_end), **closed)
 
     def _front(self, name: str) -> FrontEnd:
+        from ...simulator.llm.workload.clients import FRONT_ENDS, FrontEnd
+
         known = FRONT_ENDS["separate" if name == "unknown" else name]
         if self.front_end_s is None or known.none:
             return known

@@ -130,10 +130,8 @@ class LLMPlanResult(Shown):
             "predicted_per_model": {name: _finite(row) for name, row in self.figures().items()},
         }
 
-    def per_deployment(self) -> pd.DataFrame:
-        """One row per deployment: its requests, how busy its engines were, the largest share of KV memory held."""
-        import pandas as pd
-
+    def deployment_figures(self) -> dict[str, dict[str, float | str]]:
+        """Of each deployment: its requests, how busy its engines were, the largest share of KV memory held."""
         rows: dict[str, dict[str, float | str]] = {}
         for deployment, first, last in self._engines():
             result = self.results[deployment.model]
@@ -151,6 +149,13 @@ class LLMPlanResult(Shown):
                 "busy": busy / ((high - low) * (last - first)) if high > low else float("nan"),
                 "kv_peak": float(used.max() / room) if len(used) and room else 0.0,
             }
+        return rows
+
+    def per_deployment(self) -> pd.DataFrame:
+        """`deployment_figures` as a table, one row per deployment."""
+        import pandas as pd
+
+        rows = self.deployment_figures()
         return pd.DataFrame(list(rows.values()), index=pd.Index(list(rows), name="deployment"))
 
     def _engines(self) -> list[tuple[Deployment, int, int]]:

@@ -188,3 +188,32 @@ def test_what_not_knowing_costs_is_printed(tmp_path: Path, capsys: pytest.Captur
 def test_clients_that_contradict_themselves(said: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         case("llm", **{name: value for name, value in {**ONE, **said}.items() if value is not None})
+
+
+@pytest.mark.parametrize("role", ["prefill", "decode"])
+def test_a_fleet_that_cannot_hold_one_prompt_is_refused_in_a_line(
+    role: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = case("llm", **{**ONE, "devices": 2}, rate=5.0, requests=20, decode_engines=1)
+    path = plan(said).save(tmp_path / "plan.json")
+    document = json.loads(path.read_text())
+    (small,) = (each for each in document["deployments"] if each["role"] == role)
+    small["num_blocks"] = 2
+    path.write_text(json.dumps(document))
+    assert run(["simulate", str(path)]) == 2
+    told = capsys.readouterr().err.strip()
+    assert "\n" not in told
+    assert "request" in told
+    assert "blocks" in told
+
+
+def test_a_trace_with_negative_lengths_is_refused_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "t.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.68,-374,44\n")
+    monkeypatch.chdir(tmp_path)
+    line = ["plan", "llm", "--model", "llama-3.1-8b", "--devices", "1", "--device", "h100-80gb", "--trace", "t.csv"]
+    assert run(line) == 2
+    told = capsys.readouterr().err.strip()
+    assert "\n" not in told
+    assert "workload.trace: t.csv:2: column 'ContextTokens' must be an integer >= 0 (got '-374')" in told

@@ -140,8 +140,9 @@ def _document(path: str, result: LLMPlanResult, told: Forecast | None) -> dict[s
             ]
             for name, judged in result.judgements.items()
         },
-        "per_model": result.per_model().reset_index().to_dict("records"),
-        "per_deployment": result.per_deployment().reset_index().to_dict("records"),
+        # A table of pandas says the same, and takes a second to load.
+        "per_model": [{"model": name, **row} for name, row in result.figures().items()],
+        "per_deployment": [{"deployment": name, **row} for name, row in result.deployment_figures().items()],
     }
 
 
