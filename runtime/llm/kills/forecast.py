@@ -59,7 +59,7 @@ def foresee(
         faults = Faults(tuple(kills), load_s=float(loads[k]), max_retries=len(kills))
         drawn = draw_steps(times, 1, horizon, seed, "run", k)
         found.append(simulate_llm(
-            trace, policy=build.policy, config=build.config, cost=cost, seed=seed,
+            trace, policy=build.policy, config=build.config, cost=cost, seed=seed, engine="fast",
             options=SimulateOptions(faults=faults, times=drawn),
         ))  # fmt: skip
     return found
