@@ -19,7 +19,7 @@ __all__ = ["ROOFLINE", "WIDTHS", "Band", "band", "interpolation_error"]
 
 ROOFLINE = 0.30
 """Of kernels by the roofline alone. The only rows at hand (Llama-3.1-70B in fp8 on H100s, whose tables its efficiencies
-are from) err less: all 45 within 13 % in TPOT, 44 within 30 % in TTFT. Of other devices it is a guess."""
+are from) err less: all 45 within 16 % in TPOT, 44 within 30 % in TTFT. Of other devices it is a guess."""
 WIDTHS = {
     KINDS[MEASURED]: 0.07,
     KINDS[INTERPOLATED]: 0.07,

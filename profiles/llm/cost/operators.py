@@ -15,7 +15,7 @@ from ..parallel.layer import Widths, collectives
 from ..parallel.layout import Parallel
 from ..tables.grid import EXTRAPOLATED, Grid
 from ..tables.kernels import Operators, Peaks
-from ..tables.operators import gemm_ideal
+from ..tables.operators import GEMM_BYTES, gemm_ideal
 from ..tables_outliers import outlier_lines, set_aside
 from .attention import Heads, Tables, decode_surface, nearest_tables, prefill_surface
 from .experts import ALONE, ROUTING_KERNELS, Spread, expert_seconds, measured_experts
@@ -27,8 +27,10 @@ from .windows import windowed
 __all__ = ["OperatorKernels"]
 
 Floats = NDArray[np.float64]
-GEMM_EFFICIENCY = 0.7
-"""Share of the peak that the roofline alone assumes: what H100 tables reach at 4096 tokens."""
+GEMM_SHARES, GEMM_SHARES_16 = (0.7, 0.7), (0.85, 0.8)
+"""Shares of the peak of products and of bandwidth that the roofline alone assumes; the second in 16 bits. Rounded from
+the tables of H100s and A100s for the shapes of Llama-3.1-8B and 70B (products 0.87 and 0.87, bandwidth 0.87 and 0.7; in
+fp8 0.69 and 0.75 on H100s); those of H200s, seen but not rounded from, reach 0.83 and 0.82."""
 SAMPLER_KERNELS = 8
 """Small kernels of sampling: softmax or argmax, penalties, gathers (vLLM's sampler; 25 us measured at one sequence)."""
 
@@ -248,7 +250,8 @@ class OperatorKernels:
             seconds = seconds * ideal(m, n, k) / gemm_ideal(self.peaks, "bfloat16")(m, n, k)
             kind = np.full(len(m), EXTRAPOLATED)
         else:
-            seconds = ideal(m, n, k) / GEMM_EFFICIENCY + self.peaks.kernel_s
+            shares = GEMM_SHARES_16 if GEMM_BYTES.get(dtype, 1.0) == 2 else GEMM_SHARES
+            seconds = gemm_ideal(self.peaks, dtype, *shares)(m, n, k) + self.peaks.kernel_s
             kind = np.full(len(m), EXTRAPOLATED)
         return Parts(name, count * np.asarray(seconds, dtype=float), kind)
 

@@ -40,15 +40,15 @@ def area(length: Any) -> Any:
     return length * (length + 1) / 2
 
 
-def gemm_ideal(peaks: Peaks, dtype: str) -> Callable[..., Any]:
-    """Roofline of a GEMM: the slower of its products and its bytes."""
+def gemm_ideal(peaks: Peaks, dtype: str, computed: float = 1.0, read: float = 1.0) -> Callable[..., Any]:
+    """Roofline of a GEMM: the slower of its products and its bytes, each at a share of its peak."""
     size = GEMM_BYTES.get(dtype, 1.0)
     plain = size == 2 or dtype.endswith(WEIGHT_ONLY)
     flops = peaks.flops if plain else peaks.fp8_flops / size
 
     def ideal(m: Any, n: Any, k: Any) -> Any:
         moved = size * k * n + (2 if plain else size) * m * k + 2 * m * n
-        return np.maximum(2 * m * n * k / flops, moved / peaks.bandwidth_bytes_per_s)
+        return np.maximum(2 * m * n * k / (computed * flops), moved / (read * peaks.bandwidth_bytes_per_s))
 
     return ideal
 

@@ -16,6 +16,7 @@ from meshwright.profiles.llm import (
     iteration_cost,
     kv_capacity,
 )
+from meshwright.profiles.llm.cost.attention import DECODE_EFFICIENCY
 from meshwright.profiles.llm.cost.operators import OperatorKernels
 
 LLAMA = decoder("Llama-2-7b")
@@ -68,7 +69,7 @@ def test_a_rank_reads_its_shard(model, layout):
         return decode_layer(model, layout, [context] * 32).kv_bytes
 
     slope = (attention(64_000) - attention(32_000)) / model.layers
-    bandwidth = 0.8 * GPU.memory_bandwidth_bytes_per_s
+    bandwidth = DECODE_EFFICIENCY * GPU.memory_bandwidth_bytes_per_s
     assert slope == pytest.approx((read(64_000) - read(32_000)) / bandwidth, rel=1e-6)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from meshwright.profiles import device
 from meshwright.profiles.llm import NO_OVERHEADS, DecoderSpec, Iteration, TableCost, iteration_cost
+from meshwright.profiles.llm.cost.attention import ATTENTION_S, DECODE_EFFICIENCY
+from meshwright.profiles.llm.cost.operators import GEMM_SHARES, GEMM_SHARES_16
 from meshwright.profiles.llm.tables.kernels import Peaks
 
 H100 = device("h100-80gb")
-RATE = H100.memory_bandwidth_bytes_per_s * Peaks.of(H100).efficiency
+RATE = H100.memory_bandwidth_bytes_per_s * DECODE_EFFICIENCY
 MODEL = DecoderSpec("toy", 6, 2048, 16, 8192, 32768, 8, 128, max_positions=200_000)
 
 
@@ -43,6 +45,7 @@ def test_a_step_reads_every_weight_once(precision: str, width: int) -> None:
     deep = DecoderSpec("deep", 12, 2048, 16, 8192, 32768, 8, 128, max_positions=200_000)
     one = Iteration((), 1, 1, 1)
     more = cost(deep, precision=precision).seconds(one) - cost(precision=precision).seconds(one)
-    weights = 6 * MODEL.layer_weights * width / RATE
-    kernels = 6 * 12 * Peaks.of(H100).kernel_s  # a few of each layer
+    share = (GEMM_SHARES_16 if width == 2 else GEMM_SHARES)[1]
+    weights = 6 * MODEL.layer_weights * width / (share * H100.memory_bandwidth_bytes_per_s)
+    kernels = 6 * (12 * Peaks.of(H100).kernel_s + ATTENTION_S)  # a few of each layer
     assert weights <= more <= 1.05 * weights + kernels
