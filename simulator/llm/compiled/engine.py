@@ -19,7 +19,7 @@ from .dynamic.able import why_not_dynamic
 from .dynamic.run import run_dynamic
 from .fleet.drafts import drafts_of
 from .fleet.routing import router_name
-from .fleet.run import reserve_of, run_fleet
+from .fleet.run import cached_groups, reserve_of, run_fleet
 from .groups.run import Served, needs_groups, serve_groups, why_not_groups
 from .known import unknown
 from .prices import price_of, why_no_price
@@ -53,9 +53,10 @@ def why_not_compiled(world: World, router: str) -> str | None:
         return why
     if (name := unknown(options) or unknown(trace)) is not None:
         return f"{name} is not compiled"
-    grouped = getattr(options, "groups", 1) > 1 or getattr(options, "window_groups", 0) > 0
-    if grouped and options.enable_prefix_caching:
-        return "prefix caching over several groups of layers is not compiled"
+    # Where prompts share nothing, only who is preempted can find blocks again: `run_compiled` sees to that.
+    shares = world.fleet is not None or trace.after is not None or trace.prefix_ids is not None
+    if shares and cached_groups(options):
+        return "prefix caching over several groups of layers, or with windows, is not compiled where prompts share text"
     drafted = drafts_of(world.policy) is not None
     if world.fleet is not None:
         return "drafts on engines that come and go are not compiled" if drafted else why_not_dynamic(world, world.fleet)
@@ -123,6 +124,8 @@ def run_compiled(world: World, until: float | None = None) -> tuple[Records, Ite
         found = run_fleet(world, price_of(world.cost, world.times), until)
     if found is None:
         raise NotCompiled("a step that takes no time")
+    if cached_groups(world.config) and found[0].preemptions.any():
+        raise NotCompiled("a preempted request that finds its own blocks in several groups of layers is not compiled")
     return (*found, None)
 
 

@@ -12,6 +12,7 @@ from ...policy.catalogue import Policy
 from ...policy.fastertransformer import FasterTransformerScheduler
 from ...policy.orca import RESERVES, OrcaScheduler
 from ...policy.sarathi import SarathiConfig
+from ...policy.vllm_v1_state import V1Config
 from ...result.iterations import Iterations, TokenRuns
 from ...world import Records, World
 from ..contents import Contents, contents
@@ -34,7 +35,7 @@ from .tables import (
     Tables,
 )
 
-__all__ = ["COLUMNS", "calls_of", "reserve_of", "rules_of", "run_fleet", "tables_of"]
+__all__ = ["COLUMNS", "cached_groups", "calls_of", "reserve_of", "rules_of", "run_fleet", "tables_of"]
 
 COLUMNS = (
     "running", "waiting", "prefill", "decodes", "preempted", "used_tokens", "wasted_tokens", "shared_tokens", "engine",
@@ -152,7 +153,8 @@ def rules_of(world: World, until: float | None) -> FleetRules:
         alone=c.limit_alone,
         chunked=c.enable_chunked_prefill,
         whole=c.scheduler_reserve_full_isl,
-        caching=c.enable_prefix_caching,
+        # Over groups of layers only where it changes nothing (`engine.why_not_compiled`).
+        caching=c.enable_prefix_caching and not _grouped(c),
         priority=c.policy == "priority",
         deep=2 if c.async_scheduling else 1,
         concurrency=rest[0],
@@ -164,6 +166,15 @@ def rules_of(world: World, until: float | None) -> FleetRules:
         drafts=0 if drafts is None else drafts.tokens,
         ahead=drafts.tokens if drafts is not None and drafts.lookahead else 0,
     )
+
+
+def cached_groups(options: Any) -> bool:
+    """Whether prefixes are cached over groups of layers, or layers with windows; their rules are not compiled."""
+    return isinstance(options, V1Config) and options.enable_prefix_caching and _grouped(options)
+
+
+def _grouped(c: V1Config) -> bool:
+    return c.groups > 1 or c.window_groups > 0
 
 
 def reserve_of(policy: Policy) -> Any:

@@ -7,11 +7,13 @@ import dataclasses
 import numpy as np
 import pytest
 from drawn_worlds import both, costs, options, same, ticks, traces, ways
+from flat_options import llm_asked
 from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from meshwright.errors import InputError
 from meshwright.profiles.llm import ConstantCost, LinearCost
-from meshwright.simulator.llm import LLMTrace, conversations
+from meshwright.simulator.llm import LLMTrace, conversations, simulate_llm
 from meshwright.simulator.llm.compiled import known
 from meshwright.simulator.llm.policy.vllm_v1_state import V1Config
 
@@ -75,6 +77,32 @@ def test_conversations_under_pressure(groups):
     ours, theirs = both(chat, config, LinearCost(0.01, 2e-5, 1e-7, 1e-9, 1e-5), engines=3, router="least_kv", seed=5)
     assert ours.preemptions.sum() > 0
     same(ours, theirs, tolerance=1e-9)
+
+
+@settings(max_examples=examples(40, anew=150), deadline=None)
+@given(data=st.data())
+def test_prefix_caching_where_prompts_share_nothing(data):
+    """Nobody finds anything then, unless a request is preempted: that is left to the reference."""
+    trace = data.draw(traces())
+    trace = LLMTrace(trace.arrival, trace.prompt_tokens, trace.output_tokens, priority=trace.priority)
+    config, way, window = data.draw(options(trace)), data.draw(ways()), data.draw(windows())
+    groups = window["full_groups"] + window["window_groups"]
+    config |= window | {"num_blocks": groups * config["num_blocks"] + 30, "enable_prefix_caching": True}
+    config["enable_chunked_prefill"] = True  # or the door refuses long prompts
+    rest = llm_asked(config=config, cost=data.draw(costs(ticks(1, 200))), **way)
+    theirs = simulate_llm(trace, engine="simpy", **rest)
+    if theirs.preemptions.any():
+        with pytest.raises(InputError, match="finds its own blocks in several groups"):
+            simulate_llm(trace, engine="compiled", **rest)
+    else:
+        same(simulate_llm(trace, engine="compiled", **rest), theirs)
+
+
+def test_prefix_caching_of_shared_prompts_is_left_to_the_reference():
+    chat = conversations([20], [5], 4, rate=1.0, turns=2, think_s=1.0)
+    config = {"num_blocks": 100, "max_model_len": 512, "sliding_window": 8, "window_groups": 1}
+    with pytest.raises(InputError, match="prefix caching over several groups of layers, or with windows"):
+        simulate_llm(chat, config=config, cost=ConstantCost(1.0), engine="compiled")
 
 
 def test_groups_without_a_window():

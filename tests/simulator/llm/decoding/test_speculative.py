@@ -95,6 +95,17 @@ def test_drafts_and_what_follows_have_slots():
         serve(Speculative(4, 0.5), n=1, prompt=32, output=90, num_blocks=9)
 
 
+@pytest.mark.parametrize("engine", ["simpy", "compiled"])
+def test_prompts_are_admitted_without_slots_for_drafts(engine):
+    """Two prompts of 2 blocks in a pool of 5, where slots for drafts would take a third of each: both begin at once."""
+    trace, config = LLMTrace(np.zeros(2), [32, 32], [4, 4]), CONFIG | {"num_blocks": 6}
+    options = SimulateOptions(speculative=Speculative(4, 0.5))
+    found = simulate_llm(trace, config=config, cost=ConstantCost(1.0), options=options, engine=engine)
+    assert found.iterations.running[0] == 2
+    assert found.iterations.used_tokens[0] == 64
+    assert found.iterations.wasted_tokens[0] == 0
+
+
 def test_draws_of_a_request_do_not_depend_on_others():
     alone, beside = serve(Speculative(4, 0.6), n=1), serve(Speculative(4, 0.6), n=8)
     assert alone.finish[0] - alone.first_token[0] == beside.finish[0] - beside.first_token[0]
