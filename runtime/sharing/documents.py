@@ -82,8 +82,10 @@ def save_world(world: SharingWorld, path: str | Path) -> Path:
     Raises
     ------
     InputError
-        If nothing can be written there.
+        If nothing can be written there, or the world is one draw of times that vary: real GPUs have times of their own.
     """
+    if world.speeds is not None:
+        raise InputError("world: speeds: a world that runs for real draws no times; leave times: drawn out")
     return write_text(path, to_text(world))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -120,6 +120,8 @@ class SharingWorld(Shown):
     containers: Containers = "job"
     beliefs: Beliefs = field(default_factory=Beliefs)
     speeds: Speeds | None = None
+    # runtime.sharing writes worlds as JSON, through pydantic: arrays of drawn times are let through, and never written.
+    __pydantic_config__: ClassVar[dict[str, bool]] = {"arbitrary_types_allowed": True}
 
     def __post_init__(self) -> None:
         for name in ("apps", "machine_failures", "app_failures"):
