@@ -7,11 +7,11 @@ device.
 """
 
 from .capacity import CapacityOptions, KVCapacity, kv_capacity
-from .cost.draft import draft_cost
 from .cost.fitted import FittedCost, load_fits
 from .cost.grid import CostGrid, compiled, iteration_seconds
 from .cost.host import HOSTS, HostTimes, host_times
 from .cost.iteration import CostOptions, TableCost, iteration_cost
+from .cost.kinds.draft import draft_cost
 from .cost.overheads import COMPILED_LAUNCH_S, EAGER_LAUNCH_S, NO_OVERHEADS, Overheads
 from .cost.parts import Part
 from .decoder import DecoderSpec, decoder

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import InfeasibleError, InputError
 from ...reprs import Shown
-from .cost.experts import Spread
+from .cost.kinds.experts import Spread
 from .decoder import DecoderSpec, precision_bytes
 from .decoder import weight_bytes as bytes_of_weight
 from .parallel.layout import Parallel

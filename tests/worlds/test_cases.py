@@ -11,8 +11,8 @@ from meshwright.errors import InputError
 from meshwright.worlds import WORLDS, open_world
 from meshwright.worlds.cases import CaseFile, build, example, read_case, said_by_name
 from meshwright.worlds.file.case_schema import json_schema
+from meshwright.worlds.file.tables import fields_page
 from meshwright.worlds.leaves import Leaf, leaves, parse
-from meshwright.worlds.tables import fields_page
 
 ROOT = Path(__file__).parents[2]
 
@@ -67,7 +67,7 @@ def test_the_schema_takes_the_sample_and_no_other_world(name: str) -> None:
 
 def test_the_page_of_fields_is_what_the_models_say() -> None:
     written = (ROOT / "docs" / "fields.md").read_text(encoding="utf-8")
-    assert written == fields_page(), "write it again: python -m meshwright.worlds.tables > docs/fields.md"
+    assert written == fields_page(), "write it again: python -m meshwright.worlds.file.tables > docs/fields.md"
 
 
 def leaf_of(*kinds: str) -> Leaf:

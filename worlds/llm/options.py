@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -50,9 +50,6 @@ class RunOptions(Options):
     threads: int = Field(default=1, ge=1, le=MAX_THREADS, description="torch threads of each process on a CPU")
     num_blocks: int | None = Field(
         default=None, ge=1, le=MAX_REQUESTS, description="blocks of KV memory; else what fits"
-    )
-    scheduler: Mapping[str, Any] = Field(
-        default_factory=dict, description="further options of the scheduler, by vLLM's names"
     )
     scale: float | None = Field(
         default=None, gt=0, le=100, description="factor on drawn lengths; else so that they fit the model, of a plan 1"

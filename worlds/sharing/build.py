@@ -86,7 +86,7 @@ def world_of(case: SharingCase, apps: Sequence[App]) -> SharingWorld:
     unknown = [f.app for f in case.failures.apps if f.app not in numbers]
     if unknown:
         raise InputError(f"failures.apps: no app is called {unknown[0]!r}")
-    ending = {} if case.max_time is None else {"max_s": case.max_time}
+    ending: dict[str, Any] = {} if case.max_time is None else {"max_s": case.max_time}
     return SharingWorld(
         cluster_of(case.cluster), tuple(apps), case.lease, case.overheads.checkpoint, case.overheads.container,
         case.estimates, tuple(MachineFailure(f.machine, f.at, f.repair) for f in case.failures.machines),

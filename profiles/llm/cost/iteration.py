@@ -17,14 +17,14 @@ from ..tables.kernels import KernelTables, Operators, Peaks
 from ..tables.layers import check_layers
 from ..tower import Image, checked_images
 from .beside import beside_chunks
-from .experts import ALL2ALL, Spread
 from .grid import NOTHING, CostGrid
+from .kinds.experts import ALL2ALL, Spread
+from .kinds.sight import tower_seconds
 from .layers import LayerKernels
 from .links import PCIE, link_between
 from .operators import OperatorKernels
 from .overheads import Overheads
 from .parts import Kernels, Surface
-from .sight import tower_seconds
 from .table import TableCost
 
 __all__ = ["CostOptions", "TableCost", "iteration_cost"]
@@ -49,7 +49,7 @@ class CostOptions(Ranks):
         Whether the ranks that experts are split over bear equally popular ones (vLLM's ``--enable-eplb``); else the
         popular ones lie anywhere, and the fullest rank is waited for (`fullest_rank`).
     all2all : str
-        How tokens reach the experts of other ranks, by vLLM's name (`cost.experts.ALL2ALL`).
+        How tokens reach the experts of other ranks, by vLLM's name (`cost.kinds.experts.ALL2ALL`).
     images : sequence of (int, int)
         Heights and widths, in pixels, of the images of every request, for models with a tower that sees. Its time comes
         with a request's first chunk. The tokens that they become are part of a request's prompt tokens

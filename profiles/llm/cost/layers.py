@@ -14,7 +14,7 @@ from ..tables.grid import EXTRAPOLATED, INTERPOLATED, MEASURED, Grid
 from ..tables.kernels import Layers, Peaks
 from ..tables.layers import FEED_FORWARD, ONCE, TWICE
 from ..tables_outliers import outlier_lines, set_aside
-from .experts import ALONE, Spread
+from .kinds.experts import ALONE, Spread
 from .overheads import Overheads
 from .parts import Parts, Surface
 

@@ -18,11 +18,11 @@ from ..tables.kernels import Operators, Peaks
 from ..tables.operators import GEMM_BYTES, gemm_ideal
 from ..tables_outliers import outlier_lines, set_aside
 from .attention import Heads, Tables, decode_surface, nearest_tables, prefill_surface
-from .experts import ALONE, ROUTING_KERNELS, Spread, expert_seconds, measured_experts
-from .latent import latent_decode, latent_prefill, projections
+from .kinds.experts import ALONE, ROUTING_KERNELS, Spread, expert_seconds, measured_experts
+from .kinds.latent import latent_decode, latent_prefill, projections
+from .kinds.windows import windowed
 from .overheads import Overheads
 from .parts import Parts, Surface
-from .windows import windowed
 
 __all__ = ["OperatorKernels"]
 

@@ -233,7 +233,7 @@ def _judged(
 
     def expected(scale: float, draws: int, varies: Variation) -> Forecast:
         traffic = asked.trace.with_slo_scale(scale, asked.profiles)
-        how = {"draws": draws, "seed": asked.options.seed, "counted": asked.judged} | serving
+        how: dict[str, Any] = {"draws": draws, "seed": asked.options.seed, "counted": asked.judged} | serving
         return expect(session.placement, traffic, known, varies, **how)
 
     cells: list[Cell] = []

@@ -98,7 +98,7 @@ class DecodeScheduler(V1Scheduler):
         budget = c.max_num_batched_tokens - sum(step.scheduled.values())
         while self.expected and not self.waiting and len(self.running) + len(self.coming) < c.max_num_seqs:
             request, here = self.expected[0]
-            found = [] if here else self._cached(request)
+            found: list[HashedBlock] = [] if here else self._cached(request)
             room = self.pool.free_blocks - (self._watermark if self.running else 0)
             if self._need(request, request.length, found) > room or (here and budget < 1):
                 break

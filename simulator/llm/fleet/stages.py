@@ -1,4 +1,4 @@
-"""The stages of a pipelined engine: iterations go through them one behind the other (a flow shop, first in first out)."""
+"""The stages of a pipelined engine: iterations go through them one behind the other, first in first out (flow shop)."""
 
 from __future__ import annotations
 

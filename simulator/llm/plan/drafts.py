@@ -10,8 +10,8 @@ from pydantic import Field, field_validator
 
 from ....errors import InputError
 from ....profiles.hardware import DeviceSpec
-from ....profiles.llm.cost.draft import draft_cost
 from ....profiles.llm.cost.iteration import iteration_cost
+from ....profiles.llm.cost.kinds.draft import draft_cost
 from ....profiles.llm.cost.overheads import Overheads
 from ....profiles.llm.decoder import DecoderSpec, decoder
 from ....profiles.llm.iteration import IterationCost

@@ -13,8 +13,8 @@ from ....profiles.llm.decoder import DecoderSpec, decoder
 from ....profiles.llm.zoo import DECODERS
 from ...plan.entries import Entry, Name, Seconds, SparseEntry
 from ..policy.catalogue import POLICIES, policy_config
-from .drafts import DraftEntry
 from ..result.objectives import Promises, objectives_of
+from .drafts import DraftEntry
 
 __all__ = ["Deployment", "LLMWorkload", "ServedModel", "promised"]
 

@@ -115,9 +115,12 @@ def test_no_plan_is_exit_code_three_with_the_smallest_change(capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ([*PLAN, "--slo", "one"], "slo: expected something like 'p90 ttft <= 1 s'"),
+        ([*PLAN, "--slo", "one"], "slo: expected something like"),
         ([*PLAN, "-o", "tensor=2"], "planner.options: unknown option 'tensor'; known: "),
-        ([*PLAN, "--objective", "speed"], "planner.objective: should be 'goodput', 'devices', 'cost', 'energy' or 'rate'"),
+        (
+            [*PLAN, "--objective", "speed"],
+            "planner.objective: should be 'goodput', 'devices', 'cost', 'energy' or 'rate'",
+        ),
         ([*PLAN, "--lengths", "nowhere.csv"], "nowhere.csv"),
         ([w for w in PLAN if w not in ("--rate", "40")], "workload.rate"),
         ([*PLAN, "--kernels", "nowhere"], "nowhere"),

@@ -31,7 +31,7 @@ __all__ = ["ran"]
 
 SERVED = {
     "tensor_parallel_size", "pipeline_parallel_size", "decode_context_parallel_size", "policy", "decode_engines",
-    "router", "gpu_memory_utilization", "precision", "kv_precision",
+    "router", "gpu_memory_utilization", "precision", "kv_precision", "scheduler",
 }  # fmt: skip
 """Fields of `engine` that are no options of a scheduler."""
 
@@ -125,7 +125,7 @@ def _engine_of(
     dtype = options.dtype or ("bfloat16" if device.startswith("cuda") else "float32")
     engine = EngineConfig(device=device, dtype=dtype, seed=case.seed, tp=tp, cp=cp, threads=options.threads)
     engine.check_device()
-    config: dict[str, Any] = planned | {n: getattr(case.engine, n) for n in said - SERVED} | dict(options.scheduler)
+    config: dict[str, Any] = planned | {n: getattr(case.engine, n) for n in said - SERVED} | dict(case.engine.scheduler)
     default: int = kind.__dataclass_fields__["max_model_len"].default if "max_model_len" in _names(kind) else 0
     config.setdefault("max_model_len", min(default or spec.longest, spec.longest))
     memory = MEMORY_OPTION.get(policy)

@@ -8,7 +8,7 @@ import heapq
 
 import numpy as np
 import pytest
-from drawn_worlds import both, costs, options, same, ticks, traces, ways
+from drawn_llm_worlds import both, costs, options, same, ticks, traces, ways
 from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from drawn_worlds import both, costs, same, ticks
+from drawn_llm_worlds import both, costs, same, ticks
 from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st

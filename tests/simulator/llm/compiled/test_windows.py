@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from drawn_worlds import both, costs, options, same, ticks, traces, ways
+from drawn_llm_worlds import both, costs, options, same, ticks, traces, ways
 from flat_options import llm_asked
 from how_many import examples
 from hypothesis import given, settings

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from meshwright.errors import InputError
 from meshwright.profiles import device
 from meshwright.profiles.llm import DecoderSpec, Iteration, iteration_cost
-from meshwright.profiles.llm.cost.windows import windowed_area
+from meshwright.profiles.llm.cost.kinds.windows import windowed_area
 from meshwright.simulator.llm import LLMTrace, simulate_llm
 from meshwright.simulator.llm.policy.request import LLMRequest
 from meshwright.simulator.llm.policy.vllm_v1 import V1Config, V1Scheduler

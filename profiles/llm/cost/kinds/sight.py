@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from ..tables.kernels import Peaks
-from ..tower import Image, Tower
-from .overheads import EAGER_LAUNCH_S
+from ...tables.kernels import Peaks
+from ...tower import Image, Tower
+from ..overheads import EAGER_LAUNCH_S
 
 __all__ = ["tower_seconds"]
 

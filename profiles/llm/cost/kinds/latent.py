@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..decoder import DecoderSpec
-from ..tables.kernels import Peaks
-from ..tables.operators import area
+from ...decoder import DecoderSpec
+from ...tables.kernels import Peaks
+from ...tables.operators import area
 
 __all__ = ["latent_decode", "latent_prefill", "projections"]
 

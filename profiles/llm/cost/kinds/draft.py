@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...hardware import DeviceSpec
-from ..decoder import DecoderSpec
-from ..tables.kernels import KernelTables
-from .iteration import iteration_cost
-from .overheads import Overheads
-from .table import TableCost
+from ....hardware import DeviceSpec
+from ...decoder import DecoderSpec
+from ...tables.kernels import KernelTables
+from ..iteration import iteration_cost
+from ..overheads import Overheads
+from ..table import TableCost
 
 __all__ = ["draft_cost"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..decoder import DecoderSpec
-from ..tables.operators import area
-from .parts import Surface
+from ...decoder import DecoderSpec
+from ...tables.operators import area
+from ..parts import Surface
 
 __all__ = ["windowed", "windowed_area"]
 

@@ -1,15 +1,15 @@
-"""The table of fields in the documentation, out of the case models: ``python -m meshwright.worlds.tables``."""
+"""The table of fields in the documentation, out of the case models: ``python -m meshwright.worlds.file.tables``."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
 
-from .door import DOORS
-from .fields import plain
-from .leaves import Leaf, leaves
-from .registry import WORLDS, open_world
-from .world import OpenWorld
+from ..door import DOORS
+from ..fields import plain
+from ..leaves import Leaf, leaves
+from ..registry import WORLDS, open_world
+from ..world import OpenWorld
 
 __all__ = ["fields_page", "rows"]
 

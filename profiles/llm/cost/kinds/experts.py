@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....errors import InputError
-from ..decoder import DecoderSpec
-from ..experts import SKEW
-from ..fullest_rank import fullest_rank
-from ..tables.grid import EXTRAPOLATED, Grid
-from ..tables.kernels import Operators, Peaks
-from ..tables.operators import GEMM_BYTES, WEIGHT_ONLY
-from .parts import Parts
+from .....errors import InputError
+from ...decoder import DecoderSpec
+from ...experts import SKEW
+from ...fullest_rank import fullest_rank
+from ...tables.grid import EXTRAPOLATED, Grid
+from ...tables.kernels import Operators, Peaks
+from ...tables.operators import GEMM_BYTES, WEIGHT_ONLY
+from ..parts import Parts
 
 __all__ = ["ALONE", "ROUTING_KERNELS", "Spread", "expert_seconds", "measured_experts"]
 

@@ -1,0 +1,1 @@
+"""What only some kinds of models have in a step: experts, latent attention, windows, towers that see, drafts."""
