@@ -169,15 +169,23 @@ class Part(JITCodeLibrary):
         self._finalized = True
 
     def _gather(self) -> None:
-        """Find all that it calls, directly or not, so that each part is linked once, and not into every caller."""
-        found, open_ = dict[Any, None](), list(self._linking_libraries)
+        """Find all that it calls, directly or not, so that each part is linked once, and not into every caller.
+
+        Callers come before what they call: LLVM leaves out a part that nothing linked so far refers to, and a caller
+        that is linked later would find nothing there and crash.
+        """
+        done, open_ = dict[Any, None](), [(library, False) for library in self._linking_libraries]
+        seen = set[Any]()
         while open_:
-            library = open_.pop()
-            if library not in found:
-                found[library] = None
+            library, left = open_.pop()
+            if left:  # all that it calls is done
+                done[library] = None
+            elif library not in seen:
+                seen.add(library)
+                open_.append((library, True))
                 if isinstance(library, Part) and not library._native:
-                    open_ += library._linking_libraries
-        self._linking_libraries = list(found)
+                    open_ += [(called, False) for called in library._linking_libraries]
+        self._linking_libraries = list(reversed(done))
 
     def get_pointer_to_function(self, name: str) -> int:
         """The address of a function; 0 if it has no machine code."""

@@ -46,6 +46,44 @@ def recursive(n: int) -> int:
     return factorial(n)
 
 
+FIRST = 1
+
+
+@inner
+def shared(x: float) -> float:
+    total = 0.0
+    for k in range(40):  # too long to be put into its callers
+        total += math.sin(x + k) * math.cos(x * k)
+    return total
+
+
+@inner
+def either(kind: int, x: float) -> float:
+    return 2.0 * x if kind == FIRST else shared(x)
+
+
+@inner
+def also(x: float) -> float:
+    return shared(x) + 1.0
+
+
+@kernel(cache=False)
+def folding(x: float) -> float:
+    return also(x) + either(FIRST, x)
+
+
+@kernel(cache=False)
+def folding_first(x: float) -> float:
+    return either(FIRST, x) + also(x)
+
+
+def test_what_one_caller_needs_no_more_is_there_for_another() -> None:
+    """`either` of a known kind calls nothing: what it called must be linked behind all of its callers."""
+    wanted = sum(math.sin(0.5 + k) * math.cos(0.5 * k) for k in range(40)) + 1.0 + 2.0 * 0.5
+    assert folding(0.5) == pytest.approx(wanted)
+    assert folding_first(0.5) == pytest.approx(wanted)
+
+
 def test_only_what_python_calls_becomes_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     specific = JITCodeLibrary._finalize_specific
