@@ -8,7 +8,7 @@ from dataclasses import replace
 from ....simulator.cluster import Cluster
 from ....simulator.mixed import MixedCluster
 from ..demand import LLMDemand
-from ..infeasible import FURTHER, looser
+from ..infeasible import FURTHER, looser, promised
 from ..layouts import Shapes
 from .mix import rows_of
 from .search import MixLevel, MixSearch
@@ -40,10 +40,7 @@ def out_of_reach(search: MixSearch, demand: LLMDemand, say: Callable[[str], None
     """The target is not attained on the fleet: would more devices of one type do, or which limits would?"""
     fleet, target = search.runs.setting.fleet, search.target
     tried = search.levels
-    said = (
-        f"{demand.name}: {target:.4g} of the requests within TTFT {demand.ttft_s:g} s and TPOT {demand.tpot_s:g} s is "
-        f"not reached on {fleet}"
-    )
+    said = f"{demand.name}: {target:.4g} of the requests within {promised(demand)} is not reached on {fleet}"
     whole = [level for level in tried if level.finalists]
     if whole:
         level = max(whole, key=lambda x: x.finalists[0].attained)
