@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -73,6 +73,8 @@ def successive_halving(
     finalists: int = 4,
     smallest: int = 200,
     hopeless: Callable[[Sequence[S]], bool] | None = None,
+    kind: Callable[[T], Hashable] | None = None,
+    near: Callable[[S, S], bool] | None = None,
 ) -> Halving[T, S]:
     """Find the best candidates.
 
@@ -94,6 +96,11 @@ def successive_halving(
         Fewest requests of a round.
     hopeless : callable, optional
         Told the scores of every round but the last; where it says True the race ends, and nobody is left.
+    kind : callable, optional
+        Candidate -> its kind. The best of each kind goes on, whatever its place: what is a little overloaded looks fine
+        for a while, and few requests tell of the room that is left rather than of the load that it bears.
+    near : callable, optional
+        (score, best score) -> whether it is near enough to go on for its kind; always if not given.
 
     Raises
     ------
@@ -116,7 +123,11 @@ def successive_halving(
         if not last and hopeless is not None and hopeless(scores):
             return Halving((), (*((candidates[i], s, size) for i, s in order), *dropped), tuple(rounds))
         kept = len(order) if last else max(finalists, -(-len(order) // eta))
-        dropped[:0] = [(candidates[i], score, size) for i, score in order[kept:]]
-        ranked = order[:kept]
+        first = dict[Hashable, int]()  # of each kind the place of its best
+        for place, (i, _) in enumerate(order if kind is not None else ()):
+            first.setdefault(kind(candidates[i]), place)  # pyright: ignore[reportOptionalCall]
+        on = {p for p in first.values() if near is None or near(order[p][1], order[0][1])} | set(range(kept))
+        dropped[:0] = [(candidates[i], score, size) for p, (i, score) in enumerate(order) if p not in on]
+        ranked = [pair for p, pair in enumerate(order) if p in on]
         alive = sorted(i for i, _ in ranked)
     return Halving(tuple((candidates[i], score) for i, score in ranked), tuple(dropped), tuple(rounds))

@@ -16,7 +16,7 @@ from .layouts import Shapes, engine_shapes
 from .search import Bracket, ModelSearch
 from .space import SearchSpace
 
-__all__ = ["FURTHER", "looser", "no_engine", "not_enough", "out_of_reach"]
+__all__ = ["FURTHER", "looser", "no_engine", "not_enough", "out_of_reach", "promised"]
 
 FURTHER = 8
 """Up to this multiple of the devices is looked for a number that would do."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields
 
 from ...errors import InputError
@@ -14,7 +14,12 @@ from .layouts import Shapes, candidates, place
 from .scoring import Evaluator, Score, Task
 from .space import Candidate, SearchSpace
 
-__all__ = ["Bracket", "Effort", "Finalist", "ModelSearch", "lost"]
+__all__ = ["FAR_OFF", "Bracket", "Effort", "Finalist", "ModelSearch", "lost"]
+
+FAR_OFF = 0.1
+"""What has so much fewer good requests than the best of a round does not go on for its kind; of mixes a race ends where
+its best is so much below the target. What is overloaded looks better on few requests than on many, so little is lost;
+how little is a guess. With ``eta=1`` no race ends before its end."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -26,7 +31,7 @@ class Effort(Shown):
     eta : int
         One candidate in `eta` goes on from round to round; 1: all are tried on the whole trace.
     finalists : int
-        Candidates of the last round.
+        Candidates of the last round; besides, the best of each way to cut engines goes there (`halving`).
     smallest : int
         Requests of the first round, at least.
     seeds : int
@@ -150,6 +155,15 @@ class Bracket:
         return self.finalists[0]
 
 
+def _kind(candidate: Candidate) -> tuple[Hashable, ...]:
+    """What its engines are cut into, and whether prompts and decodes are apart."""
+    return *candidate.engine.degrees, bool(candidate.decode)
+
+
+def _near(score: Score, best: Score) -> bool:
+    return score.attained >= best.attained - FAR_OFF
+
+
 class ModelSearch:
     """Finds brackets of one model, each once. A bracket does not depend on the budget or on other brackets.
 
@@ -213,8 +227,9 @@ class ModelSearch:
 
         effort = self.effort
         found = successive_halving(
-            among, self.requests, evaluate, _key, eta=effort.eta, finalists=effort.finalists, smallest=effort.smallest
-        )
+            among, self.requests, evaluate, _key, eta=effort.eta, finalists=effort.finalists, smallest=effort.smallest,
+            kind=_kind, near=_near,
+        )  # fmt: skip
         last = [c for c, _ in found.last]
         columns = [[s for _, s in found.last]]
         extra = last if effort.eta == 1 else last[: effort.finalists]

@@ -196,6 +196,11 @@ class EngineShape(Shown):
         return self.tp * self.pp
 
     @property
+    def degrees(self) -> tuple[int, int, int, bool]:
+        """What an engine is cut into: ``tp, pp, cp, ep``."""
+        return self.tp, self.pp, self.cp, self.ep
+
+    @property
     def splits(self) -> bool:
         """Whether such engines can do prompts alone, or decodes."""
         return self.policy == "vllm-v1" and not self.windows[0] and self.speculative is None

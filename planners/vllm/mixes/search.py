@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 
@@ -11,17 +11,13 @@ from ....simulator.metrics import Estimate, mean_interval, paired_difference
 from ..halving import Rung, successive_halving
 from ..layouts import Shapes, place
 from ..score import Score
-from ..search import Effort
+from ..search import FAR_OFF, Effort
 from ..space import SearchSpace
 from .aims import Aim
 from .mix import Mix, Part
 from .runs import Runs, Task
 
 __all__ = ["MixFinalist", "MixLevel", "MixSearch"]
-
-FAR_OFF = 0.1
-"""A race ends where its best is so much below the target after a round. What is overloaded looks better on few requests
-than on many, so little is lost; how little is a guess. With ``eta=1`` no race ends before its end."""
 
 Counts = tuple[int, ...]
 
@@ -209,7 +205,7 @@ class MixSearch:
 
         found = successive_halving(
             among, self.requests, evaluate, better, eta=effort.eta, finalists=effort.finalists,
-            smallest=effort.smallest, hopeless=None if effort.eta == 1 else hopeless,
+            smallest=effort.smallest, hopeless=None if effort.eta == 1 else hopeless, kind=_kind, near=_near,
         )  # fmt: skip
         last = found.last or tuple((m, s) for m, s, _ in found.dropped[: found.rounds[-1].candidates])
         seen = max(s.attained for _, s in last), found.rounds[-1].budget
@@ -253,6 +249,15 @@ class _Race:
     attained: float
     slack: float
     power_w: float
+
+
+def _kind(mix: Mix) -> tuple[Hashable, ...]:
+    """On which devices, cut into what, and for what its engines are."""
+    return tuple((part.pool, *part.engine.degrees, part.role) for part in mix.parts)
+
+
+def _near(score: _Race, best: _Race) -> bool:
+    return score.attained >= best.attained - FAR_OFF
 
 
 def _halves(prefill: Part, decode: Part, prompts: int, decodes: int) -> tuple[Part, Part]:

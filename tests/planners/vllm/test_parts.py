@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,6 +70,26 @@ def test_halving_finds_the_best_through_noise_that_falls_with_the_budget() -> No
         ).last[0][0]
         hits += truth[best] == 26
     assert hits == 20
+
+
+def test_the_best_of_each_kind_goes_on_unless_it_is_far_behind() -> None:
+    """Two cuts with room to spare for a while, and one that bears the load: what the first round sees is the room."""
+    short, whole = [9.0, 8.0, 7.0, 6.0, 5.0, 4.0], [0.1, 0.2, 0.3, 1.0, 0.9, 0.8]
+
+    def evaluate(some: Sequence[int], budget: int) -> list[float]:
+        return [(whole if budget == 300 else short)[i] for i in some]
+
+    def best(**more: Any) -> int:
+        found = successive_halving(
+            range(6), 300, evaluate, lambda s: (s,), eta=3, finalists=2, smallest=1, **more
+        )  # fmt: skip
+        assert sorted([c for c, _ in found.last] + [c for c, *_ in found.dropped]) == list(range(6))
+        return found.last[0][0]
+
+    assert best() == 1  # the others were dropped
+    assert best(kind=lambda c: c // 3) == 3
+    assert best(kind=lambda c: c // 3, near=lambda score, top: score > top - 4.0) == 3
+    assert best(kind=lambda c: c // 3, near=lambda score, top: score > top - 2.0) == 1
 
 
 @pytest.mark.parametrize("name", ["eta", "finalists", "smallest"])

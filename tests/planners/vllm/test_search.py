@@ -157,6 +157,15 @@ def test_more_devices_are_never_worse_and_more_room_never_less_good() -> None:
         assert shares[0] < shares[-1]
 
 
+def test_what_bears_the_load_is_found_behind_what_has_room_for_a_while() -> None:
+    """Six engines of one L40S bear 60 requests a second; three of two look better for the first 40 s, and are not."""
+    asked = LLMDemand(LLAMA, DrawnTraffic(length_profile("sharegpt"), rate=60.0, n=7200), ttft_s=1.0, tpot_s=0.05)
+    found = plan(Cluster(1, 6, "l40s-48gb"), [asked], space=SearchSpace(tp=(1, 2), pp=(1,)), effort=Effort(seeds=1))
+    (chosen,) = found.plan.deployments
+    assert (chosen.tp, len(chosen.devices)) == (1, 6)
+    assert simulate_plan(found.plan, asked.traffic.trace(0)).attainment > 0.99
+
+
 def test_the_plan_is_simulated_as_it_was_scored(tmp_path: Path) -> None:
     asked = demand(150, 0.1, 0.012, n=100)
     found = solve(2, asked)
