@@ -33,7 +33,8 @@ def test_a_killed_run_ends_as_one_that_was_not(meshes: list[tuple[int, int]], op
     plan = hand_plan(GRAPH, meshes=meshes, **options)
     calm = run_training(plan, GRAPH, iterations=12)
     # Far enough into the run that a checkpoint is there, near enough that it is not over: 12 iterations take longer.
-    strikes = [Strike(0.6 * sum(calm.seconds), 1), Strike(0.6 * sum(calm.seconds) + 0.3, 0)]
+    # The calm run may have been the slower one by far, on a machine that others use.
+    strikes = [Strike(0.35 * sum(calm.seconds), 1), Strike(0.35 * sum(calm.seconds) + 0.3, 0)]
     run = run_with_failures(plan, GRAPH, strikes=strikes, every=2, iterations=12)
     assert run.losses == calm.losses
     assert 1 <= len(run.struck) <= 2
