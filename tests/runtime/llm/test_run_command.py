@@ -85,7 +85,7 @@ def test_options_of_the_scheduler_by_either_spelling(capsys):
         ([*TINY, "--policy", "orca-max"], "engine.policy: the engine runs vllm-v1"),
         ([*TINY, "--scheduler", "blocks"], "expected NAME=VALUE"),
         ([*TINY, "--scheduler", "max_num_seq=3"], "did you mean 'max_num_seqs'"),
-        ([*TINY, "--slo", "1"], "No such option: --slo"),
+        ([*TINY, "--deadline", "1"], "No such option: --deadline"),
         ([*TINY, "--lengths", "nowhere.csv"], "workload.lengths: expected sharegpt, alpaca or a CSV"),
         ([*TINY, "--rate", "1", "--concurrency", "2"], "a closed loop has no rate"),
         ([*TINY, "--duration", "3"], "workload.duration: goes with a rate"),

@@ -144,7 +144,11 @@ def test_fields_of_a_model(change, says):
         ({"model": "llama"}, "model: expected DecoderSpec"),
         ({"system": None}, "system: expected KernelTables or DeviceSpec"),
         ({"exchange": "mail"}, "exchange: expected one of"),
-        ({"max_token": 8}, "max_token: no such option; the rarer ones are cp, dp, ep, exchange, skew, max_tokens"),
+        (
+            {"max_token": 8},
+            "max_token: no such option; the rarer ones are cp, dp, ep, exchange, skew, balanced, all2all, images, "
+            "max_tokens, max_outputs$",
+        ),
         ({"options": 5}, "options: expected CostOptions"),
         ({"options": CostOptions(dp=2), "ep": 2}, "options: give options or single fields, not both"),
     ],

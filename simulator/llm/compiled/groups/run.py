@@ -43,6 +43,8 @@ def why_not_groups(world: World) -> str | None:
         return f"a swap cost of type {type(world.swap).__name__} is not compiled"
     if trace.beam is None or trace.best_of is None or not np.any(trace.beam & (trace.best_of > 1)):
         return None
+    if world.survivors is None:
+        return "beams without survivors are not compiled"
     if type(world.survivors) is not Genealogy:
         return f"survivors of type {type(world.survivors).__name__} are not compiled"
     if int(trace.best_of[trace.beam].max()) > MOST_BEAMS:

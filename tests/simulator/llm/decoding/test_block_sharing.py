@@ -311,18 +311,21 @@ def test_samples_save_what_arithmetic_says():
     assert result.memory_saving == pytest.approx(16 / 27 * length[1:].sum() / length.sum())
 
 
-def test_why_beams_and_prefixes_are_not_compiled():
+def test_beams_are_compiled_unless_something_else_says_who_survives():
     policy = POLICIES["vllm-0.2"]
 
-    def why(requests, **options):
+    def why(requests, survivors=None, **options):
         config = policy.config(num_gpu_blocks=100, **options)
-        world = World(requests, policy, config, COST, None, 1, None, None, False, frozenset())
+        world = World(requests, policy, config, COST, None, 1, None, None, False, frozenset(), survivors)
         return why_not_compiled(world, "round_robin")
 
-    assert "beam search" in why(trace())
-    assert "several sequences" in why(trace(beam=None))
+    assert why(trace(), Genealogy(3)) is None
+    assert why(trace(), Told(lambda request, step: (0, 1))) == "survivors of type Told are not compiled"
+    assert why(trace(), None) == "beams without survivors are not compiled"
+    # Who has no beams needs no survivors.
+    assert why(trace(beam=None)) is None
     assert why(trace(best_of=[1] * 30)) is None
-    assert "shared prefixes" in why(trace(best_of=None, beam=None), prefixes=(8,))
+    assert why(trace(best_of=None, beam=None), prefixes=(8,)) is None
 
 
 def test_a_reserved_prefix_is_mapped_its_last_block_copied_and_only_the_rest_computed():

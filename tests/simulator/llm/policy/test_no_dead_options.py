@@ -25,6 +25,7 @@ from meshwright.profiles.llm import (
     KernelTables,
     LinearCost,
     Overheads,
+    Tower,
     decoder,
     iteration_cost,
     kv_capacity,
@@ -48,6 +49,8 @@ from meshwright.simulator.llm.policy.vllm_v1_state import V1Config
 DENSE = DecoderSpec("toy", 4, 2048, 16, 8192, 32768, 8, 128)
 EXPERTS = decoder("Qwen3-30B-A3B")
 WINDOWS = replace(DENSE, window=1024, full_layers=1)
+FURTHER = replace(DENSE, mtp_layers=1)
+SEEING = replace(DENSE, tower=Tower(24, 1024, 16, 4096, 14, side=336))
 STEPS = (
     Iteration((), 3, 900, 3),
     Iteration(((300, 0),), 7, 4000, 8),
@@ -106,6 +109,9 @@ COSTS = {
     "skew": ({"model": EXPERTS}, 0.0), "precision": ({}, "fp8"), "kv": ({}, "fp8"),
     "overheads": ({}, Overheads(1e-3)), "link": ({"tp": 2}, LinkSpec(1e9, 1e-3)), "max_tokens": ({}, 256),
     "max_outputs": ({}, 16),
+    "balanced": ({"model": EXPERTS, "dp": 2, "ep": 2}, True),
+    "all2all": ({"model": EXPERTS, "dp": 8, "ep": 8}, "deepep_high_throughput"),
+    "images": ({"model": SEEING}, ((336, 336),)),
 }  # fmt: skip
 
 
@@ -124,13 +130,14 @@ def test_costs(name: str) -> None:
 CAPACITY = {
     "tp": 2, "pp": 2, "cp": 2, "dp": 2, "ep": 2, "exchange": "helix", "utilization": 0.8, "block_size": 32,
     "weights": "fp8", "kv": "fp8", "other_bytes": 2**30, "windows": False,
+    "mtp": True,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CAPACITY)
 def test_capacity(name: str) -> None:
     assert options_of(kv_capacity, CapacityOptions) == {"model", "memory_bytes", *CAPACITY}
-    for model in (DENSE, EXPERTS, WINDOWS):
+    for model in (FURTHER,) if name == "mtp" else (DENSE, EXPERTS, WINDOWS):
         base = {"exchange": {"cp": 2, "exchange": "qkv"}, "cp": {"exchange": "qkv"}, "ep": {"tp": 2}}.get(name, {})
         if name in ("ep", "dp") and not model.experts:
             continue
