@@ -26,6 +26,7 @@ OURS = {"runtime/listening.py", "runtime/web/server.py"}
 MENTIONS = {
     "runtime/sharing/agent/process.py": "its link to the arbiter listens for commands: it is a client",
     "runtime/export/llm/__init__.py": "says what an export writes",
+    "simulator/llm/workload/clients.py": "says where the HTTP server of a front end runs",
     "worlds/llm/world.py": "says what its exports start",
     "worlds/serving/world.py": "says what its exports start",
     "worlds/words.py": "says how to start what an export wrote",

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError
+from ...files import readable
 from ..files.chunks import Progress
 from ..files.tabular import check_interval
 from ..files.text import read_header, text_lines, translated_errors
@@ -68,7 +69,7 @@ def sniff_log(path: str | Path) -> str | None:
         If it cannot be read.
     """
     file = Path(path)
-    with translated_errors(file), open(file, "rb") as raw:
+    with translated_errors(file), open(readable(file), "rb") as raw:
         if raw.read(4) == b"PAR1":
             return None
     with translated_errors(file):

@@ -136,7 +136,8 @@ BASES: dict[str, dict[str, Any]] = {
 SIZES = {
     "serving": {"cluster.devices", "cluster.devices_per_node", "serving.draws", "scaling.least"},
     "llm": {
-        "cluster.devices", "cluster.devices_per_node", "workload.requests", "engine.tensor_parallel_size",
+        "cluster.devices", "cluster.devices_per_node", "workload.requests", "workload.clients.concurrency",
+        "engine.tensor_parallel_size",
         "engine.pipeline_parallel_size", "engine.decode_context_parallel_size", "engine.block_size",
         "engine.max_num_batched_tokens", "engine.max_num_seqs", "engine.decode_engines", "draws",
     },

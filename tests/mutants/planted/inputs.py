@@ -53,8 +53,8 @@ MUTANTS = (
         "timestamps-of-mooncake-in-seconds",
         "inputs",
         "wrong factor",
-        (("simulator/llm/workload/files.py", 'float(said["timestamp"]) / 1e3', 'float(said["timestamp"])'),),
-        ("tests/simulator/llm/test_workload.py",),
+        (("traces/llm/lines.py", 'said["timestamp"]) / 1e3', 'said["timestamp"])'),),
+        ("tests/simulator/llm/test_workload.py", "tests/traces/test_llm_logs.py"),
         "A published trace would come a thousand times slower.",
     ),
     Mutant(

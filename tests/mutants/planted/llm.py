@@ -61,9 +61,9 @@ MUTANTS = (
         "off by one",
         (
             (
-                "simulator/llm/policy/vllm_v1.py",
-                "for k in range((request.length - 1) // self.config.block_size):",
-                "for k in range(request.length // self.config.block_size):",
+                "simulator/llm/memory/block_tables.py",
+                "for k in range((request.length - 1) // self.size):",
+                "for k in range(request.length // self.size):",
             ),
             (
                 "simulator/llm/compiled/fleet/v1.py",
@@ -80,7 +80,7 @@ MUTANTS = (
         "wrong order",
         (
             (
-                "simulator/llm/policy/vllm_v1.py",
+                "simulator/llm/memory/block_tables.py",
                 "self.pool.release(request.blocks[::-1])",
                 "self.pool.release(request.blocks)",
             ),
@@ -99,7 +99,7 @@ MUTANTS = (
         "missing term",
         (
             (
-                "simulator/llm/policy/vllm_v1.py",
+                "simulator/llm/memory/block_tables.py",
                 "return own + sum(not block.shares for block in found) if found else own",
                 "return own",
             ),

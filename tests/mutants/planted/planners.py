@@ -199,12 +199,12 @@ MUTANTS = (
         "off by one",
         (
             (
-                "planners/vllm/scoring.py",
-                "further = ((result.finish - result.first_token) / (result.generated - 1))[done]",
-                "further = ((result.finish - result.first_token) / result.generated)[done]",
+                "simulator/llm/result/columns.py",
+                "(self.finish - self.first_token) / (self.generated - 1), np.nan)",
+                "(self.finish - self.first_token) / self.generated, np.nan)",
             ),
         ),
-        ("tests/planners/vllm/test_parts.py",),
+        ("tests/planners/vllm/test_parts.py", "tests/simulator/llm/result/test_result.py"),
         "Plans would be ranked by a time per token that is too small.",
     ),
     Mutant(

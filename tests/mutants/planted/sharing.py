@@ -81,8 +81,8 @@ MUTANTS = (
             ),
             (
                 "simulator/sharing/reference/engine.py",
-                "job.resumes = up + (world.checkpoint_s if job.begun < now else 0.0)",
-                "job.resumes = up",
+                "resumes = up + (world.checkpoint_s if job.begun < now else 0.0)",
+                "resumes = up",
             ),
         ),
         ("tests/simulator/sharing/test_closed_forms.py",),
