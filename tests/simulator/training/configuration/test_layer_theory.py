@@ -39,7 +39,9 @@ class Counting:
     ) -> Any:
         return 2.0 * batch * m * n * k
 
-    def flash(self, tokens: Any, heads: Any, seq: int, head_dim: int, *, backward: bool) -> Any:
+    def flash(
+        self, tokens: Any, heads: Any, seq: int, head_dim: int, *, backward: bool, generation: int | None = None
+    ) -> Any:
         return (5 if backward else 2) * 2.0 * tokens * heads * seq * head_dim
 
     def streaming(self, n_bytes: Any, kernels: int = 1) -> Any:
