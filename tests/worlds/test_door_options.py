@@ -91,7 +91,11 @@ def test_sizes_have_an_end(world: str, door: DoorName) -> None:
             "plan llm --model opt-13 --rate 6 --lengths sharegpt --devices 8",
             "meshwright: model: unknown model 'opt-13'",
         ),
-        ("plan training --devices 2 --global-batch 16 --speed a100=2", "speed: unknown device 'a100'; did you mean"),
+        ("plan training --devices 2 --global-batch 16 --speed a10=2", "speed: unknown device 'a10'; did you mean"),
+        (
+            "plan training --devices 2 --global-batch 16 --speed a100=2",
+            "speed: unknown device 'a100'; several begin so: a100-40gb, a100-80gb",
+        ),
         ("compare llm --model tiny-llama --loads 0", "loads[0]: should be greater than 0 (got 0)"),
     ],
 )

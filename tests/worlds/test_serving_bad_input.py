@@ -69,7 +69,8 @@ def problems(folder: Path, *cases: ServingCase) -> list[str]:
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"cluster": {"devices": 4, "device": "v100-61gb"}}, "cluster.device: unknown device .*did you mean 'v100-16gb'"),
     ({"cluster": {"devices": 4, "device": "a100-40gb"}}, r"cluster.device: profile .* holds for 'v100-16gb' .*speed"),
-    ({"speed": {"h100": 2}}, "speed: unknown device 'h100'; did you mean 'h100-80gb'"),
+    ({"speed": {"h100-90gb": 2}}, "speed: unknown device 'h100-90gb'; did you mean 'h100-80gb'"),
+    ({"speed": {"a100": 2}}, "speed: unknown device 'a100'; several begin so: a100-40gb, a100-80gb"),
     (
         {"profile": {"v100-16gb": "alpaserve-v100", "tpu": "x.json"}, "workload": {"rate": 4, "slo": 1}},
         "profile: unknown device .tpu.",

@@ -192,7 +192,8 @@ def test_a_module_is_traced_where_the_study_lies_and_its_content_tells_points_ap
         ({"planner__options": {"zero": 7}}, "planner.options: alpa: zero: expected 0, 2 or 3"),
         ({"model": "gpt3-1.4b"}, "model: unknown model 'gpt3-1.4b'; did you mean gpt3-1.3b?"),
         ({"model": "nowhere.py:net"}, "model: .*nowhere.py: no such file"),
-        ({"cluster__device": "v100"}, "cluster: unknown device 'v100'; did you mean"),
+        ({"cluster__device": "v100-61gb"}, "cluster: unknown device 'v100-61gb'; did you mean"),
+        ({"cluster__device": "v100"}, "cluster: unknown device 'v100'; several begin so: v100-16gb, v100-32gb"),
         ({"kernels": "folder"}, "kernels: are for planner search, not for 'data'"),
         ({"shape__experts": 4}, "model: 'tiny-gpt': has no size 'experts'"),
         (

@@ -18,6 +18,7 @@ from ..limits import (
     MAX_REPEATS,
     MAX_SEATS,
     MAX_SECONDS,
+    MAX_TOKENS,
     MIN_FACTOR,
 )
 from ..world import CIRCUMSTANCE, Case
@@ -34,6 +35,8 @@ Rate = Annotated[float, Field(gt=0, le=MAX_RATE)]
 Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS)]
 Factor = Annotated[float, Field(ge=MIN_FACTOR, le=MAX_FACTOR)]
 Devices = Annotated[int, Field(gt=0, le=MAX_DEVICES)]
+OptionCount = Annotated[int, Field(ge=-MAX_TOKENS, le=MAX_TOKENS)]  # schedulers say which they take
+OptionShare = Annotated[float, Field(ge=-MAX_FACTOR, le=MAX_FACTOR)]
 Seats = Annotated[int, Field(gt=0, le=MAX_SEATS)]
 
 
@@ -89,7 +92,7 @@ class LLMWorkloadCase(Part):
         description="further limits and percentiles: [CLASS:] [pNN] ttft, tpot, itl or e2e <= so many s or ms, "
         "such as p90 ttft <= 1 s or chat: p99 itl <= 50 ms",
     )
-    classes: Mapping[str, Fraction] = Field(
+    classes: Mapping[str, Annotated[Fraction, Field(ge=0, le=1)]] = Field(
         default_factory=dict, description="class of generated requests -> its share; a trace has a column class"
     )
     slo_scale: Factor = Field(default=1.0, description="factor that multiplies all limits")
@@ -176,9 +179,10 @@ class EngineCase(Part):
     )
     precision: str = Field(default="bf16", description="number format of weights and products: bf16, fp8, …")
     kv_precision: str = Field(default="bf16", description="number format of the KV cache: bf16, fp8, …")
-    scheduler: Mapping[str, bool | int | float | str | None] = Field(
+    scheduler: Mapping[str, bool | OptionCount | OptionShare | str | None] = Field(
         default_factory=dict,
-        description="further options of the scheduler, by its own names (max_num_active_seqs, max_loras, watermark, …)",
+        description="further options of the scheduler, by its own names, each a number of requests, a share, … as it "
+        "takes them (max_num_active_seqs, max_loras, watermark, …)",
     )
     decode_engines: int = Field(
         default=0,
