@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from ...errors import InputError
 
-__all__ = ["Halving", "Rung", "rungs", "successive_halving"]
+__all__ = ["Halving", "Kinds", "Rung", "rungs", "successive_halving"]
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -50,6 +50,32 @@ class Halving(Generic[T, S]):
     rounds: tuple[Rung, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Kinds(Generic[T, S]):
+    """Kinds of candidates: the best of each goes on, whatever its place.
+
+    What is a little overloaded looks fine for a while, and few requests tell of the room that is left rather than of
+    the load that it bears.
+
+    Parameters
+    ----------
+    of : callable
+        Candidate -> its kind.
+    near : callable
+        (score, best score) -> whether it is near enough to go on for its kind.
+    """
+
+    of: Callable[[T], Hashable]
+    near: Callable[[S, S], bool]
+
+    def places(self, order: Sequence[tuple[T, S]]) -> set[int]:
+        """Places, best first, of those that go on for their kind."""
+        first = dict[Hashable, int]()
+        for place, (candidate, _) in enumerate(order):
+            first.setdefault(self.of(candidate), place)
+        return {place for place in first.values() if self.near(order[place][1], order[0][1])}
+
+
 def rungs(candidates: int, budget: int, *, eta: int, finalists: int, smallest: int) -> tuple[int, ...]:
     """Budgets of the rounds: each is `eta` times the one before, the last is `budget`, none is below `smallest`.
 
@@ -73,8 +99,7 @@ def successive_halving(
     finalists: int = 4,
     smallest: int = 200,
     hopeless: Callable[[Sequence[S]], bool] | None = None,
-    kind: Callable[[T], Hashable] | None = None,
-    near: Callable[[S, S], bool] | None = None,
+    kinds: Kinds[T, S] | None = None,
 ) -> Halving[T, S]:
     """Find the best candidates.
 
@@ -96,11 +121,8 @@ def successive_halving(
         Fewest requests of a round.
     hopeless : callable, optional
         Told the scores of every round but the last; where it says True the race ends, and nobody is left.
-    kind : callable, optional
-        Candidate -> its kind. The best of each kind goes on, whatever its place: what is a little overloaded looks fine
-        for a while, and few requests tell of the room that is left rather than of the load that it bears.
-    near : callable, optional
-        (score, best score) -> whether it is near enough to go on for its kind; always if not given.
+    kinds : Kinds, optional
+        Of which kinds the best goes on too.
 
     Raises
     ------
@@ -123,10 +145,9 @@ def successive_halving(
         if not last and hopeless is not None and hopeless(scores):
             return Halving((), (*((candidates[i], s, size) for i, s in order), *dropped), tuple(rounds))
         kept = len(order) if last else max(finalists, -(-len(order) // eta))
-        first = dict[Hashable, int]()  # of each kind the place of its best
-        for place, (i, _) in enumerate(order if kind is not None else ()):
-            first.setdefault(kind(candidates[i]), place)  # pyright: ignore[reportOptionalCall]
-        on = {p for p in first.values() if near is None or near(order[p][1], order[0][1])} | set(range(kept))
+        on = set(range(kept))
+        if kinds is not None:
+            on |= kinds.places([(candidates[i], score) for i, score in order])
         dropped[:0] = [(candidates[i], score, size) for p, (i, score) in enumerate(order) if p not in on]
         ranked = [pair for p, pair in enumerate(order) if p in on]
         alive = sorted(i for i, _ in ranked)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from ...errors import InputError
 from ...reprs import Shown
 from ...simulator.metrics import Estimate, mean_interval, paired_difference
-from .halving import Rung, successive_halving
+from .halving import Kinds, Rung, successive_halving
 from .layouts import Shapes, candidates, place
 from .scoring import Evaluator, Score, Task
 from .space import Candidate, SearchSpace
@@ -228,7 +228,7 @@ class ModelSearch:
         effort = self.effort
         found = successive_halving(
             among, self.requests, evaluate, _key, eta=effort.eta, finalists=effort.finalists, smallest=effort.smallest,
-            kind=_kind, near=_near,
+            kinds=Kinds(_kind, _near),
         )  # fmt: skip
         last = [c for c, _ in found.last]
         columns = [[s for _, s in found.last]]

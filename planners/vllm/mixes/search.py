@@ -8,7 +8,7 @@ from itertools import combinations, product
 
 from ....reprs import Shown
 from ....simulator.metrics import Estimate, mean_interval, paired_difference
-from ..halving import Rung, successive_halving
+from ..halving import Kinds, Rung, successive_halving
 from ..layouts import Shapes, place
 from ..score import Score
 from ..search import FAR_OFF, Effort
@@ -205,7 +205,7 @@ class MixSearch:
 
         found = successive_halving(
             among, self.requests, evaluate, better, eta=effort.eta, finalists=effort.finalists,
-            smallest=effort.smallest, hopeless=None if effort.eta == 1 else hopeless, kind=_kind, near=_near,
+            smallest=effort.smallest, hopeless=None if effort.eta == 1 else hopeless, kinds=Kinds(_kind, _near),
         )  # fmt: skip
         last = found.last or tuple((m, s) for m, s, _ in found.dropped[: found.rounds[-1].candidates])
         seen = max(s.attained for _, s in last), found.rounds[-1].budget

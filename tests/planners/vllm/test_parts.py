@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
 from meshwright.errors import InputError
 from meshwright.planners.vllm import Candidate, DrawnTraffic, EngineShape, GivenTraffic, LLMDemand
 from meshwright.planners.vllm.choice import Front, split
-from meshwright.planners.vllm.halving import Rung, rungs, successive_halving
+from meshwright.planners.vllm.halving import Kinds, Rung, rungs, successive_halving
 from meshwright.planners.vllm.layouts import place
 from meshwright.planners.vllm.scoring import Score, score_of
 from meshwright.planners.vllm.search import Bracket, Finalist
@@ -79,17 +78,20 @@ def test_the_best_of_each_kind_goes_on_unless_it_is_far_behind() -> None:
     def evaluate(some: Sequence[int], budget: int) -> list[float]:
         return [(whole if budget == 300 else short)[i] for i in some]
 
-    def best(**more: Any) -> int:
+    def best(kinds: Kinds[int, float] | None = None) -> int:
         found = successive_halving(
-            range(6), 300, evaluate, lambda s: (s,), eta=3, finalists=2, smallest=1, **more
+            range(6), 300, evaluate, lambda s: (s,), eta=3, finalists=2, smallest=1, kinds=kinds
         )  # fmt: skip
         assert sorted([c for c, _ in found.last] + [c for c, *_ in found.dropped]) == list(range(6))
         return found.last[0][0]
 
+    def within(gap: float) -> Kinds[int, float]:
+        return Kinds(lambda c: c // 3, lambda score, top: score > top - gap)
+
     assert best() == 1  # the others were dropped
-    assert best(kind=lambda c: c // 3) == 3
-    assert best(kind=lambda c: c // 3, near=lambda score, top: score > top - 4.0) == 3
-    assert best(kind=lambda c: c // 3, near=lambda score, top: score > top - 2.0) == 1
+    assert best(within(math.inf)) == 3
+    assert best(within(4.0)) == 3
+    assert best(within(2.0)) == 1
 
 
 @pytest.mark.parametrize("name", ["eta", "finalists", "smallest"])
