@@ -30,7 +30,7 @@ def lines(machine: Machine, seed: int, tell: Tell) -> tuple[Line, ...]:
             "here", "training", f"seconds of an iteration of {len(rows)} plans of {MODEL} ({', '.join(PLANS)})",
             "the training world with times in service, drawn; 95 % intervals", "this machine", machine.name,
             machine.date, "out",
-            "what is simulated rests on other runs than those that it is held against, taken in turn with them; ranks "
+            "what is simulated rests on other iterations than those that it is held against, neighbours in time; ranks "
             f"had their cores for {own:.1%} of the time or more; where their intervals are apart, the plans' order "
             f"is {order}",
             "made now; `meshwright compare plan.json …` does it for plans of yours",

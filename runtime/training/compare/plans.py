@@ -24,8 +24,9 @@ from ..measure.service import with_service
 from ..run import TrainingRun, program_of, run_training
 from ..session import TrainingSession
 from .table import PROBABILITY, Compared, TrainingComparison
+from .turns import by_turns
 
-__all__ = ["by_turns", "compare_measured", "compare_training", "example_plans", "held_against"]
+__all__ = ["compare_measured", "compare_training", "example_plans", "held_against"]
 
 DRAWS = 200
 """Runs that are drawn for an interval: its ends are then the fifth lowest and highest."""
@@ -36,7 +37,7 @@ def compare_training(
     graph: Graph,
     *,
     rounds: int = 6,
-    iterations: int = 4,
+    iterations: int = 5,
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
     cores: Sequence[int] | None = None,
@@ -44,10 +45,10 @@ def compare_training(
 ) -> TrainingComparison:
     """Measure, simulate and run plans; compare the means of the iterations that count, of all rounds.
 
-    In every round each plan is measured by itself (`calibrate_training`), and run. Of a run's iterations every other
-    one tells what stages take in service (`with_service`), and those between are compared: what is simulated never
-    rests on the iterations that it is held against, and a machine that gets slower or faster from one quarter of a
-    minute to the next does so for both. Plans take turns within a round.
+    In every round each plan is measured by itself (`calibrate_training`), and run. Of two neighbouring iterations of a
+    run one tells what stages take in service (`with_service`), and the other is compared (`by_turns`): what is
+    simulated never rests on the iterations that it is held against, and a machine that gets slower or faster from one
+    quarter of a minute to the next does so for both. Plans take turns within a round.
 
     Parameters
     ----------
@@ -79,7 +80,6 @@ def compare_training(
     tell = progress or _silent
     alone: dict[str, list[float]] = {name: [] for name in plans}
     runs: dict[str, list[TrainingRun]] = {name: [] for name in plans}
-    before: dict[str, list[TrainingRun]] = {name: [] for name in plans}
     found: dict[str, Calibration] = {}
     with nullcontext(session) if session is not None else TrainingSession(_ranks(plans), cores=cores) as workers:
         for turn in range(rounds):
@@ -88,16 +88,14 @@ def compare_training(
                 calibrate = calibrate_slices if plan.slices else calibrate_training
                 found[name] = calibrate(plan, graph, workers, seed=seed)
                 alone[name].append(simulate_training(found[name].plan).seconds)
-                whole = run_training(plan, graph, seed=seed, iterations=2 * iterations - 1, session=workers)
-                told, judged = by_turns(whole)
-                before[name].append(told)
-                runs[name].append(judged)
+                runs[name].append(run_training(plan, graph, seed=seed, iterations=2 * iterations - 1, session=workers))
     rows: list[Compared] = []
     for name in plans:
-        measured = with_service(found[name].plan, _program(plans[name], graph), before[name], by_turns=True)
+        told, judged = by_turns(runs[name])
+        measured = with_service(found[name].plan, _program(plans[name], graph), told, by_turns=True)
         compute, collective = sum(found[name].compute_s), sum(found[name].collective_s)
         share = collective / (compute + collective)
-        row = held_against(name, measured, graph, runs[name], seed)
+        row = held_against(name, measured, graph, judged, seed)
         rows.append(replace(row, alone_s=float(np.median(alone[name])), collective=share))
     return TrainingComparison(tuple(rows))
 
@@ -144,12 +142,6 @@ def compare_measured(
     return TrainingComparison(
         tuple(held_against(name, plan, graphs[name], runs[name], seed) for name, plan in plans.items())
     )
-
-
-def by_turns(run: TrainingRun) -> tuple[TrainingRun, TrainingRun]:
-    """The run's iterations that tell, and those between them that are compared; the first, warm-up, is in both."""
-    n = len(run.seconds)
-    return run.only([0, *range(1, n, 2)]), run.only([0, *range(2, n, 2)])
 
 
 def _check(plans: Mapping[str, TrainingPlan], rounds: int, iterations: int) -> None:

@@ -231,15 +231,17 @@ def _level_sd(levels: Floats, by_run: Floats, of: npt.NDArray[np.int64], by_turn
     """
     from scipy.stats import norm, t
 
+    def wider(free: int) -> float:
+        return float(t.ppf(0.975, free) / norm.ppf(0.975))
+
     apart = by_run[np.unique(of, return_index=True)[1]]
     most = min(0.49, float(levels.std(ddof=1))) if len(levels) > 1 else 0.0
     if by_turns:
         left, free = levels - by_run, len(levels) - len(apart)
-        return min(most, float(np.sqrt(left @ left / free / len(levels)))) if free > 0 else most
+        return min(most, wider(free) * float(np.sqrt(left @ left / free / len(levels)))) if free > 0 else most
     if len(apart) < 2:
         return most
-    wider = float(t.ppf(0.975, len(apart) - 1) / norm.ppf(0.975))
-    return min(most, wider * float(apart.std(ddof=1)) / math.sqrt(len(apart)))
+    return min(most, wider(len(apart) - 1) * float(apart.std(ddof=1)) / math.sqrt(len(apart)))
 
 
 def _messages(program: Program, iterations: Sequence[_Iteration]) -> tuple[tuple[MessageTimes, ...], Spread]:

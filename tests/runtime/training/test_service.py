@@ -10,8 +10,9 @@ import pytest
 from meshwright.errors import InputError
 from meshwright.profiles.spread import Spread
 from meshwright.runtime.training import TrainingRun
-from meshwright.runtime.training.compare.plans import by_turns, compare_measured, held_against
+from meshwright.runtime.training.compare.plans import compare_measured, held_against
 from meshwright.runtime.training.compare.table import Compared, TrainingComparison
+from meshwright.runtime.training.compare.turns import by_turns
 from meshwright.runtime.training.executor import Span
 from meshwright.runtime.training.measure.cores import counted, own_shares
 from meshwright.runtime.training.measure.service import drift, with_service
@@ -218,14 +219,33 @@ def paced(run: TrainingRun, factor: float) -> TrainingRun:
     return replace(run, spans=spans, seconds=tuple(factor * s for s in run.seconds))
 
 
-def test_a_run_is_taken_by_turns() -> None:
-    run = replace(as_run(plan(), 6), seconds=tuple(range(6)), losses=tuple(range(10, 16)))
-    told, judged = by_turns(run)
-    assert told.seconds == (0, 1, 3, 5)
-    assert judged.seconds == (0, 2, 4)
-    assert judged.losses == (10, 12, 14)
-    assert judged.spans == tuple(run.spans[i] for i in (0, 2, 4))
-    assert judged.began == tuple(run.began[i] for i in (0, 2, 4))
+def test_runs_are_taken_by_turns() -> None:
+    run = replace(as_run(plan(), 7), seconds=tuple(range(7)), losses=tuple(range(10, 17)))
+    (told,), (judged,) = by_turns([run])
+    assert told.seconds == (0, 1, 4, 5)
+    assert judged.seconds == (0, 2, 3, 6)
+    assert judged.losses == (10, 12, 13, 16)
+    assert judged.spans == tuple(run.spans[i] for i in (0, 2, 3, 6))
+    assert judged.began == tuple(run.began[i] for i in (0, 2, 3, 6))
+
+
+def disturbed(run: TrainingRun, *iterations: int) -> TrainingRun:
+    """The run with cores that others had for a tenth of the time in some iterations."""
+    spans = [
+        tuple(tuple(s._replace(cpu=0.9 * s.cpu) for s in mine) for mine in ranks) if i in iterations else ranks
+        for i, ranks in enumerate(run.spans)
+    ]
+    return replace(run, spans=tuple(spans))
+
+
+def test_a_pair_counts_where_both_of_it_had_their_cores() -> None:
+    """Otherwise a slow round of which one iteration was disturbed would weigh on one side alone."""
+    runs = [replace(as_run(plan(), 7), seconds=tuple(10 * r + i for i in range(7))) for r in range(3)]
+    told, judged = by_turns([disturbed(runs[0], 2), runs[1], disturbed(runs[2], 1, 3, 6)])
+    assert [x.seconds for x in told] == [(0, 4, 5), (10, 11, 14, 15)]
+    assert [x.seconds for x in judged] == [(0, 3, 6), (10, 12, 13, 16)]
+    told, judged = by_turns([disturbed(runs[0], *range(7))])  # all that there is
+    assert [x.seconds for x in told + judged] == [(0, 1, 4, 5), (0, 2, 3, 6)]
 
 
 def test_the_pace_of_a_run_is_known_where_its_iterations_tell_by_turns() -> None:
@@ -234,7 +254,7 @@ def test_the_pace_of_a_run_is_known_where_its_iterations_tell_by_turns() -> None
     program = plan_program(made)
     times = TrainingTimes(Spread(visits=(0.97, 1.0, 1.03)))
     runs = [paced(as_run(made, 9, times, seed), f) for seed, f in enumerate((0.8, 1.2, 1.0, 0.9, 1.1))]
-    told, judged = zip(*map(by_turns, runs), strict=True)
+    told, judged = by_turns(runs)
     widths: list[float] = []
     for turns in (False, True):
         found = with_service(made, program, told, by_turns=turns)
