@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
         return compare_files([x for x in arguments if x != "--measured"])
     parser = argparse.ArgumentParser(prog="python -m meshwright.runtime.training.compare", description=__doc__)
     sizes = {"layers": 4, "hidden": 256, "heads": 4, "seq": 128, "vocab": 512, "global-batch": 16, "microbatches": 4}
-    for name, value in (sizes | {"rounds": 6, "iterations": 5, "seed": 0}).items():
+    for name, value in (sizes | {"rounds": 6, "iterations": 9, "seed": 0}).items():
         parser.add_argument(f"--{name}", type=int, default=value, help=f"default {value}")
     given = vars(parser.parse_args(arguments))
     shape = {name: given[name] for name in ("layers", "hidden", "heads", "seq", "vocab")}

@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> int:
     """Compare on this machine and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     sizes = {"layers": 2, "hidden": 256, "heads": 4, "seq": 128, "global-batch": 16, "microbatch": 4}
-    for name, value in (sizes | {"rounds": 6, "iterations": 5, "seed": 0}).items():
+    for name, value in (sizes | {"rounds": 6, "iterations": 9, "seed": 0}).items():
         parser.add_argument(f"--{name}", type=int, default=value, help=f"default {value}")
     given = vars(parser.parse_args(arguments))
     shape = {name: given[name] for name in ("layers", "hidden", "heads", "seq")}

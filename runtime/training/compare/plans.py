@@ -37,7 +37,7 @@ def compare_training(
     graph: Graph,
     *,
     rounds: int = 6,
-    iterations: int = 5,
+    iterations: int = 9,
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
     cores: Sequence[int] | None = None,

@@ -184,7 +184,7 @@ def main(arguments: list[str]) -> int:
 
     parser = argparse.ArgumentParser(prog="python -m meshwright.runtime.training.compare --slices", description=__doc__)
     sizes = {"layers": 4, "hidden": 384, "heads": 6, "seq": 768, "vocab": 512, "stages": 2, "sequences": 1}
-    for name, value in (sizes | {"rounds": 3, "iterations": 5, "repeats": 3, "seed": 0}).items():
+    for name, value in (sizes | {"rounds": 3, "iterations": 9, "repeats": 3, "seed": 0}).items():
         parser.add_argument(f"--{name}", type=int, default=value, help=f"default {value}")
     parser.add_argument("--uniform", default="1,2,4,8,16", help="numbers of equal slices, with commas")
     parser.add_argument("--schedule", default="terapipe", choices=["terapipe", "terapipe_1f1b"])
