@@ -1,200 +1,25 @@
-"""Engines that share devices: a group of devices computes the iterations of its engines in turn.
+"""`simulate_shared`: the door of several language models whose engines share devices.
 
-The memory of a group is split among its engines beforehand: each has a block pool of its own. Time is not split: when
-the first stage of the group is free, the next engine in turn (round robin among those that have requests and no
-iteration under way) decides its iteration with the requests that have arrived by then, and the group computes it whole.
-A pipeline takes the next iteration when its first stage is free, and an iteration waits at a stage until the one before
-it has left (a flow shop, first in, first out). Switching between engines costs nothing: all weights stay in memory.
-
-An engine with `stages` stages has as many batches in flight as stages: schedulers of their own, as pipelined engines
-have; each holds its share of the memory.
+The SimPy reference is `turns`, which says how devices are shared; its compiled form is `compiled.shared`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import simpy
-
 from ...errors import InputError
-from ...profiles.llm.iteration import Iteration, IterationCost
-from ...reprs import Shown
 from ...seeds import generator
-from .fleet.clock import DECIDES, ENDS, Clock
-from .fleet.engine import Engine, EngineKind
-from .fleet.stages import stage_seconds
-from .policy.catalogue import policy_config, policy_named
+from .policy.catalogue import policy_named
 from .policy.request import LLMRequest
 from .policy.router import router_named
-from .reference import Run, gather
 from .result.columns import LLMResult
-from .simulate import dropped_rows
+from .simulate import ENGINES, WORTH_TOKENS, dropped_rows
+from .turns import Outcome, SharedEngine, Tenant, run_turns
 from .workload.requests import LLMTrace
 from .world import World
 
 __all__ = ["SharedEngine", "simulate_shared"]
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class SharedEngine(Shown):
-    """An engine on a group of devices, which it may share with other engines.
-
-    Parameters
-    ----------
-    model : str
-        Name of the workload that it serves.
-    group : hashable
-        Identifies its devices: engines with equal groups take turns on them.
-    policy : str
-        Its scheduling policy, a name of `POLICIES`.
-    config : mapping or dataclass
-        Options of the policy; each batch in flight has a scheduler with these options.
-    cost : IterationCost
-        Seconds of an iteration through all stages. Its method `interval`, if it has one, gives those of the slowest
-        stage.
-    stages : int
-        Pipeline stages; as many batches are in flight.
-
-    Raises
-    ------
-    InputError
-        On an unknown policy or option, no stage, or asynchronous scheduling.
-    """
-
-    model: str
-    group: Any
-    policy: str
-    config: Any
-    cost: IterationCost
-    stages: int = 1
-
-    def __post_init__(self) -> None:
-        options = policy_config(policy_named(self.policy).config, self.config)
-        object.__setattr__(self, "config", options)
-        if isinstance(self.stages, bool) or self.stages < 1:
-            raise InputError(f"stages: expected an integer >= 1 (got {self.stages!r})")
-        if policy_named(self.policy).in_flight(options) > 1:
-            raise InputError(
-                "async_scheduling, pipeline_parallel_size: engines that take turns cannot schedule ahead; turn the "
-                "first off, and say how many stages there are by stages"
-            )
-
-    def stage_seconds(self, iteration: Iteration) -> tuple[float, ...]:
-        """Seconds of an iteration in each stage; the last one, which has the output head, is the slowest."""
-        seconds = self.cost.seconds(iteration)
-        if not 0 < seconds < float("inf"):
-            raise InputError(f"cost: gave {seconds} seconds for {iteration}; expected a finite time > 0")
-        return stage_seconds(self.cost, iteration, seconds, self.stages)
-
-
-class _Batch(Engine):
-    """One scheduler of an engine: it decides when its group says so."""
-
-    def __init__(self, run: _ModelRun, index: int, kind: EngineKind, group: _Group, told: SharedEngine) -> None:
-        self.group, self.told, self.flying, self.stalled = group, told, False, False
-        super().__init__(run, index, kind)
-        group.batches.append(self)
-
-    def life(self) -> Generator[simpy.Event, Any, None]:
-        """It has no process of its own: the group is the process."""
-        return
-        yield
-
-    def wake(self) -> None:
-        """A request arrived: an idle group decides again."""
-        self.group.wake()
-
-    @property
-    def ready(self) -> bool:
-        """Whether it may decide."""
-        return not self.flying and self.kind.policy.busy(self.scheduler)
-
-
-class _Group:
-    """Devices that compute the iterations of several schedulers in turn."""
-
-    def __init__(self, clock: Clock, stages: int) -> None:
-        self.clock, self.free = clock, [0.0] * stages
-        self.batches: list[_Batch] = []
-        self.last = -1
-        self.idle: simpy.Event | None = None
-        clock.process(self.life())
-
-    def wake(self) -> None:
-        """Something changed."""
-        if self.idle is not None:
-            self.clock.at(self.idle, self.clock.now, DECIDES)
-            self.idle = None
-
-    def life(self) -> Generator[simpy.Event, Any, None]:
-        """Let the next batch in turn decide, wait until the first stage is free, and go on."""
-        clock = self.clock
-        while True:
-            batch = self.next()
-            if batch is None:
-                self.idle = clock.event()
-                yield self.idle
-            else:
-                self.decide(batch)
-                yield clock.at(clock.event(), max(clock.now, self.free[0]), DECIDES)
-
-    def next(self) -> _Batch | None:
-        """The next in turn after the last one."""
-        n = len(self.batches)
-        for step in range(1, n + 1):
-            at = (self.last + step) % n
-            if self.batches[at].ready:
-                self.last = at
-                return self.batches[at]
-        return None
-
-    def decide(self, batch: _Batch) -> None:
-        """One scheduling decision, and its way through the stages."""
-        run, scheduler, now = batch.run, batch.scheduler, self.clock.now
-        step = scheduler.schedule()
-        work = batch.kind.policy.work(scheduler, step, batch.kind.padded)
-        run.decided(batch, work)
-        if work.iteration is None:
-            batch.preempted += len(work.preempted)
-            scheduler.complete(step)
-            if batch.stalled or not (work.ignored or work.preempted):
-                raise InputError(
-                    f"simulate_shared: engine {batch.index} of {batch.told.model!r} has {work.waiting} requests "
-                    f"waiting at {now:g} s and none of them fits, with nothing running; give it more blocks"
-                )
-            batch.stalled = not work.ignored
-            return
-        end = now
-        for stage, seconds in enumerate(batch.told.stage_seconds(work.iteration)):
-            end = max(end, self.free[stage]) + seconds
-            self.free[stage] = end
-        batch.flying, batch.stalled = True, False
-        batch.record(work, now, end)
-
-        def ended() -> None:
-            batch.flying = False
-            run.ended(batch, [f.request for f in scheduler.complete(step)])
-            self.wake()
-
-        self.clock.call(ended, end, ENDS)
-
-
-class _ModelRun(Run):
-    """The requests of one model, on engines whose groups others may use."""
-
-    def __init__(self, world: World, clock: Clock, engines: Sequence[SharedEngine], groups: dict[Any, _Group]) -> None:
-        self.told, self.groups = engines, groups
-        super().__init__(world, clock)
-
-    def populate(self) -> None:
-        for told in self.told:
-            if told.group not in self.groups:
-                self.groups[told.group] = _Group(self.clock, told.stages)
-            group, kind = self.groups[told.group], EngineKind(policy_named(told.policy), told.config, told.cost)
-            for _ in range(told.stages):
-                self.engines.append(_Batch(self, len(self.engines), kind, group, told))
 
 
 def simulate_shared(
@@ -205,8 +30,9 @@ def simulate_shared(
     until: float | None = None,
     too_long: str = "error",
     seed: int = 0,
+    engine: str = "auto",
 ) -> dict[str, LLMResult]:
-    """Simulate several models on engines that share devices, in SimPy; there is no compiled form.
+    """Simulate several models on engines that share devices.
 
     An engine that has its devices alone and no pipeline gives the same result as `simulate_llm`, to the last bit.
 
@@ -224,6 +50,9 @@ def simulate_shared(
         See `simulate_llm`.
     seed : int
         Seed of the routers' streams.
+    engine : {"auto", "fast", "compiled", "simpy"}
+        Which simulation engine computes the result, as in `simulate_llm`: all give the same, and `LLMResult.made_by`
+        says which one it was.
 
     Returns
     -------
@@ -233,9 +62,11 @@ def simulate_shared(
     Raises
     ------
     InputError
-        On a model without an engine, engines of one group with different numbers of stages, or a request that cannot
-        run.
+        On a model without an engine, engines of one group with different numbers of stages, a request that cannot
+        run, or what the compiled engine, asked for, cannot do.
     """
+    if engine not in ENGINES:
+        raise InputError(f"engine: unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
     depth: dict[Any, int] = {}
     for told in engines:
         if depth.setdefault(told.group, told.stages) != told.stages:
@@ -243,9 +74,9 @@ def simulate_shared(
                 f"simulate_shared: engines on {told.group} have {depth[told.group]} and {told.stages} stages; a group "
                 "has one number of stages"
             )
-    clock, groups, runs = Clock(), dict[Any, _Group](), dict[str, _ModelRun]()
+    tenants: list[Tenant] = []
     for model, asked in requests.items():
-        trace, mine = LLMTrace.of(asked), [e for e in engines if e.model == model]
+        trace, mine = LLMTrace.of(asked), tuple(e for e in engines if e.model == model)
         if not mine:
             raise InputError(f"simulate_shared: no engine serves {model!r}")
         stream = ("llm", "router") if len(requests) == 1 else ("llm", "router", model)
@@ -259,19 +90,36 @@ def simulate_shared(
             trace, policy_named(mine[0].policy), mine[0].config, mine[0].cost, None, sum(e.stages for e in mine),
             router_named(router, generator(seed, *stream)), None, False, dropped,
         )  # fmt: skip
-        runs[model] = _ModelRun(world, clock, mine, groups)
-    clock.run(until)
-    return {model: _result(run, until) for model, run in runs.items()}
+        tenants.append(Tenant(model, world, mine))
+    outcomes, made_by = _run(tenants, router, until, engine)
+    return {
+        tenant.name: LLMResult(
+            trace=tenant.world.trace,
+            arrival=records.arrival,
+            **records.columns(),
+            iterations=iterations,
+            runs=runs,
+            policy=tenant.engines[0].policy,
+            made_by=made_by,
+        )
+        for tenant, (records, iterations, runs) in zip(tenants, outcomes, strict=True)
+    }
 
 
-def _result(run: _ModelRun, until: float | None) -> LLMResult:
-    records, iterations, tokens = gather(run.records, run.engines, run.capacity, until)
-    return LLMResult(
-        trace=run.world.trace,
-        arrival=records.arrival,
-        **records.columns(),
-        iterations=iterations,
-        runs=tokens,
-        policy=run.told[0].policy,
-        made_by="reference",
-    )
+def _run(tenants: list[Tenant], router: str, until: float | None, engine: str) -> tuple[list[Outcome], str]:
+    """What the engine that was asked for, or that pays off, makes of it; and its name."""
+    tokens = sum(int(tenant.world.trace.output_tokens.sum()) for tenant in tenants)
+    if tenants and (engine in ("compiled", "fast") or (engine == "auto" and tokens >= WORTH_TOKENS)):
+        from .compiled.engine import NotCompiled
+        from .compiled.shared.able import why_not_shared
+        from .compiled.shared.run import run_shared
+
+        why = why_not_shared(tenants, router)
+        if why is None:
+            try:
+                return run_shared(tenants, until), "compiled"
+            except NotCompiled as stopped:
+                why = str(stopped)
+        if engine == "compiled":
+            raise InputError(f"engine: compiled: {why}; pass engine='auto' or 'simpy'")
+    return run_turns(tenants, until), "reference"

@@ -107,8 +107,6 @@ def simulate_plan(
         drafted = next((d.name for d in plan.deployments if d.model in together and d.speculative is not None), None)
         if drafted is not None:
             raise InputError(f"plan: {drafted!r}: speculative decoding of engines that share devices is not simulated")
-        if engine == "compiled":
-            raise InputError("engine: compiled: engines that share devices are not compiled; pass 'auto' or 'simpy'")
         engines = [
             SharedEngine(d.model, frozenset(row), d.policy, flight_options(d), cost_of(d), d.pp)
             for d in plan.deployments
@@ -117,8 +115,8 @@ def simulate_plan(
         ]
         shared = {model: asked[model] for model in together}
         results |= simulate_shared(
-            shared, engines, router=plan.router, until=until, too_long=too_long, seed=seed
-        )  # fmt: skip
+            shared, engines, router=plan.router, until=until, too_long=too_long, seed=seed, engine=engine
+        )
     return LLMPlanResult(plan, {model: seen_by_clients(results[model]) for model in asked})
 
 

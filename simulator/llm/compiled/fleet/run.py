@@ -35,7 +35,9 @@ from .tables import (
     Tables,
 )
 
-__all__ = ["COLUMNS", "cached_groups", "calls_of", "reserve_of", "rules_of", "run_fleet", "tables_of"]
+__all__ = [
+    "COLUMNS", "cached_groups", "calls_of", "open_runs", "outcome", "reserve_of", "rules_of", "run_fleet", "tables_of",
+]  # fmt: skip
 
 COLUMNS = (
     "running", "waiting", "prefill", "decodes", "preempted", "used_tokens", "wasted_tokens", "shared_tokens", "engine",
@@ -55,7 +57,7 @@ def run_fleet(world: World, price: Any, until: float | None = None) -> tuple[Rec
     records.arrival[:], records.scheduled[:], records.finish[:] = tables.times
     records.preemptions[:], records.cached_tokens[:], records.engine[:], ignored = tables.counts
     records.ignored[:] = ignored > 0
-    return _outcome(world, rules, records, clock, state, runs)
+    return outcome(world, rules, records, clock, state, runs)
 
 
 def _served(x: FleetRules, price: Any, s: Tables, calls: Any) -> tuple[Any, Any, Any] | None:
@@ -89,14 +91,18 @@ def _served(x: FleetRules, price: Any, s: Tables, calls: Any) -> tuple[Any, Any,
         from .emitted import runs_of
 
         return clock[:, :n], state[:, :n], runs_of(runs[:, :n_runs], len(s.request))
+    return clock[:, :n], state[:, :n], np.concatenate((runs[:, :n_runs], open_runs(s)), axis=1)
+
+
+def open_runs(s: Tables) -> Any:
+    """Runs of tokens that had not ended: rows of request, first, last."""
     q = s.request
     open_ = np.flatnonzero((q["begin"] >= 0) & (q["state"] != DONE))
     last = np.where(q["state"][open_] == DECODES, s.engine["iteration"][q["engine"][open_]] - 1, q["last"][open_])
-    unfinished = np.stack((open_, q["begin"][open_], last))
-    return clock[:, :n], state[:, :n], np.concatenate((runs[:, :n_runs], unfinished), axis=1)
+    return np.stack((open_, q["begin"][open_], last))
 
 
-def _outcome(
+def outcome(
     world: World, rules: FleetRules, records: Records, clock: Any, state: Any, runs: Any
 ) -> tuple[Records, Iterations, TokenRuns]:
     """Iterations by engine, and the runs of tokens in them; what had not ended by the horizon has given no tokens."""

@@ -115,8 +115,13 @@ def test_models_on_the_same_devices_take_turns() -> None:
     frame = found.per_deployment()
     assert frame.loc["x", "requests"] == 80
     assert 0 < frame.loc["x", "busy"] < 1
-    with pytest.raises(InputError, match="engines that share devices are not compiled"):
-        simulate_plan(plan, {A: traffic(0), B: traffic(1)}, costs=lambda d: LINEAR, engine="compiled")
+    assert found.made_by == "reference"
+    fast = simulate_plan(plan, {A: traffic(0), B: traffic(1)}, costs=lambda d: LINEAR, engine="compiled")
+    assert fast.made_by == "compiled"
+    for model in (A, B):
+        np.testing.assert_allclose(fast.results[model].finish, by_hand[model].finish, rtol=1e-9)
+    with pytest.raises(InputError, match="a cost of type Own is not compiled"):
+        simulate_plan(plan, {A: traffic(0), B: traffic(1)}, costs=lambda d: Own(), engine="compiled")
 
 
 def test_unlike_engines_of_one_model() -> None:
