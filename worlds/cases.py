@@ -248,11 +248,22 @@ def said_by_name(world: OpenWorld, said: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in said.items():
         section = world.case.model_fields.get(name)
         if section is not None and section_of(section.annotation) is not None and isinstance(value, Mapping):
-            inside = {f"{name}.{key}": inner for key, inner in value.items()}
-            found.update({find_field(world.case, path): plain(inner) for path, inner in inside.items()})
+            inside = _inside(name, value, section.annotation)
+            found.update({find_field(world.case, path): plain(inner) for path, inner in inside})
         else:
             found[short.get(name) or find_field(world.case, name)] = plain(value)
     return found
+
+
+def _inside(path: str, value: Any, kind: Any) -> Iterator[tuple[str, Any]]:
+    """Path and value of what a section holds, at any depth; of a field its own."""
+    section = section_of(kind)
+    if section is None or not isinstance(value, Mapping):
+        yield path, value
+        return
+    for key, inner in cast("Mapping[str, Any]", value).items():
+        field = section.model_fields.get(key)
+        yield from _inside(f"{path}.{key}", inner, None if field is None else field.annotation)
 
 
 def example(world: OpenWorld, values: Mapping[str, Any]) -> str:

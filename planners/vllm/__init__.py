@@ -1,5 +1,6 @@
 """How to serve LLMs on so many devices: parallelism, scheduler, memory and routing for the best goodput."""
 
+from .candidate import Candidate, EngineShape
 from .costs import CostSource
 from .demand import DrawnTraffic, GivenTraffic, LengthPairs, LLMDemand
 from .layouts import Rejected
@@ -7,7 +8,7 @@ from .planner import plan
 from .planning import FrontPoint, Planning
 from .search import Effort
 from .sharing import SharedPlanning, plan_shared
-from .space import Candidate, EngineShape, SearchSpace
+from .space import SearchSpace
 
 __all__ = [
     "Candidate",

@@ -66,7 +66,8 @@ class KnownCosts:
         if self.source.costs is not None:  # the caller's may look at more of a deployment than the key says
             return self.source.costs(deployment)
         d = deployment
-        key = plan.device_of(d).name, d.model, d.tp, d.pp, d.cp, d.dp, d.ep, d.precision, d.kv_precision
+        degrees = d.tp, d.pp, d.cp, d.dp, d.ep, d.eplb, d.all2all
+        key = plan.device_of(d).name, d.model, *degrees, d.precision, d.kv_precision
         if key not in self._made:
             self._made[key] = self.source.of(plan, deployment)
         return self._made[key]

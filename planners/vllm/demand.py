@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from ...errors import InputError
 from ...profiles.llm.decoder import DecoderSpec
+from ...profiles.llm.experts import SKEW
+from ...profiles.llm.tower import Image, checked_images
 from ...reprs import Shown
 from ...seeds import generator, seed_sequence
 from ...simulator.llm.result.objectives import Objective, Promises
@@ -18,7 +20,10 @@ from ...simulator.llm.workload.clients import Clients
 from ...simulator.llm.workload.requests import LLMTrace
 from ...traces.lengths import Lengths
 
-__all__ = ["DrawnTraffic", "GivenTraffic", "LLMDemand", "LengthPairs", "LengthSource", "SpreadOutputs", "Traffic"]
+__all__ = [
+    "DrawnTraffic", "GivenTraffic", "LLMDemand", "LengthPairs", "LengthSource", "SpreadOutputs", "Traffic",
+    "WithImages",
+]  # fmt: skip
 
 MAX_REQUESTS = 10_000_000
 """Of one model, drawn: as many as a case of a study has at most."""
@@ -104,6 +109,32 @@ class SpreadOutputs(Shown):
         mean, own = float(drawn.output.mean()), float(drawn.output.std())
         by = (drawn.output - mean) / own if own else generator(seed, "llm", "output spread").standard_normal(n)
         return Lengths(drawn.prompt, np.maximum(1, np.rint(mean * (1 + self.cv * by))).astype(np.int64))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class WithImages(Shown):
+    """Lengths of texts, each with images before it.
+
+    Parameters
+    ----------
+    lengths : LengthSource
+        What they are like else.
+    tokens : int
+        Tokens that the images of a request become.
+    """
+
+    lengths: LengthSource
+    tokens: int
+
+    @property
+    def name(self) -> str:
+        """What they are like."""
+        return f"{self.lengths.name} (and {self.tokens} tokens of images)"
+
+    def sample(self, n: int, seed: int = 0) -> Lengths:
+        """Lengths of `n` requests."""
+        drawn = self.lengths.sample(n, seed)
+        return Lengths(drawn.prompt + self.tokens, drawn.output)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -232,6 +263,15 @@ class LLMDemand(Shown):
         What plans call it; the decoder's name if empty.
     slo : tuple of Objective
         Further limits and percentiles, of all requests or of a class.
+    images : tuple of (int, int)
+        Heights and widths, pixels, of the images of every request; their tokens are among the prompt's.
+    expert_skew : float
+        How unequally experts are chosen (`profiles.llm.experts.SKEW`).
+
+    Raises
+    ------
+    InputError
+        On a limit that is not above 0, or images without a tower that sees.
     """
 
     model: DecoderSpec
@@ -240,6 +280,8 @@ class LLMDemand(Shown):
     tpot_s: float = math.inf
     name: str = ""
     slo: tuple[Objective, ...] = ()
+    images: tuple[Image, ...] = ()
+    expert_skew: float = SKEW
 
     @property
     def promises(self) -> Promises:
@@ -252,3 +294,4 @@ class LLMDemand(Shown):
         for field in ("ttft_s", "tpot_s"):
             if not getattr(self, field) > 0:
                 raise InputError(f"{self.name}: {field}: expected a limit > 0 seconds (got {getattr(self, field)})")
+        object.__setattr__(self, "images", checked_images(self.images, self.model.tower, self.model.name))

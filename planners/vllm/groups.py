@@ -13,9 +13,10 @@ from ...profiles.llm.engine_memory import other_bytes
 from ...simulator.cluster import Cluster
 from ...simulator.llm.plan.entries import Deployment
 from ...simulator.llm.plan.file import WEIGHTS
+from .candidate import EngineShape
 from .demand import LLMDemand
 from .layouts import place
-from .space import EngineShape, SearchSpace
+from .space import SearchSpace
 
 __all__ = ["Group", "Load", "Partition", "deployments", "partitions"]
 

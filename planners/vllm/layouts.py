@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 
 from ...errors import InfeasibleError, InputError
 from ...profiles.llm.capacity import kv_capacity
+from ...profiles.llm.cost.kinds.experts import ALL2ALL
 from ...profiles.llm.engine_memory import other_bytes
 from ...reprs import Shown
 from ...simulator.cluster import Cluster
@@ -21,8 +23,9 @@ from ...simulator.llm.plan.file import WEIGHTS
 from ...simulator.llm.policy.catalogue import POLICIES
 from ...simulator.llm.simulate import dropped_rows
 from ...simulator.llm.workload.requests import LLMTrace
+from .candidate import Candidate, EngineShape
 from .demand import LLMDemand
-from .space import Candidate, EngineShape, SearchSpace
+from .space import SearchSpace
 
 __all__ = ["Rejected", "Shapes", "candidates", "engine_shapes", "place"]
 
@@ -100,25 +103,27 @@ def engine_shapes(demand: LLMDemand, cluster: Cluster, space: SearchSpace, seeds
     caching = tuple(c for c in space.prefix_caching if shares_prefixes or not c) or (False,)
     possible: list[EngineShape] = []
     rejected: list[Rejected] = []
-    for tp, pp, cp in sorted(product(space.tp, space.pp, space.cp), key=lambda d: (d[0] * d[1], d[1], d[2])):
-        why = _degrees(demand, cluster, tp, pp, cp)
+    every = product(space.tp, space.pp, space.cp, space.dp)
+    for tp, pp, cp, dp in sorted(every, key=lambda d: (d[0] * d[1] * d[3], d[1], d[2], d[3])):
+        why = _degrees(demand, cluster, (tp, pp, cp, dp))
         if why:
-            rejected.append(Rejected(f"TP{tp} PP{pp}" + (f" CP{cp}" if cp > 1 else ""), why))
+            more = (f" CP{cp}" if cp > 1 else "") + (f" DP{dp}" if dp > 1 else "")
+            rejected.append(Rejected(f"TP{tp} PP{pp}{more}", why))
             continue
-        experts = space.expert_parallel if demand.model.experts and tp > 1 else (False,)
+        experts = list(_experts(demand, space, tp, dp))
         options = product(
             experts, space.policies, space.block_sizes, space.batched_tokens, space.seqs, space.chunked_prefill,
             caching, space.utilizations,
         )  # fmt: skip
         formats = product(space.precisions, space.kv_precisions, space.speculative)
-        for (ep, policy, block, batched, seqs, chunked, cached, share), (weights, kv, drafts) in product(
+        for (spread, policy, block, batched, seqs, chunked, cached, share), (weights, kv, drafts) in product(
             options, formats
         ):
             # Drafts stand behind the last token: those that are verified, and those to come.
             room = longest if drafts is None else min(-(-(most + 2 * drafts.tokens) // 128) * 128, model.max_positions)
             shape = EngineShape(
-                tp, pp, cp, policy, block, batched, seqs, chunked, cached, share, room, 1, weights, kv, ep=ep,
-                windows=windows if policy == "vllm-v1" else (0, 1, 0), speculative=drafts,
+                tp, pp, cp, policy, block, batched, seqs, chunked, cached, share, room, 1, weights, kv, dp=dp,
+                windows=windows if policy == "vllm-v1" else (0, 1, 0), speculative=drafts, **spread,
             )  # fmt: skip
             try:
                 shape = _with_memory(demand, cluster, shape)
@@ -131,8 +136,15 @@ def engine_shapes(demand: LLMDemand, cluster: Cluster, space: SearchSpace, seeds
     return Shapes(tuple(possible), tuple(rejected))
 
 
-def _degrees(demand: LLMDemand, cluster: Cluster, tp: int, pp: int, cp: int) -> str:
-    model = demand.model
+def _experts(demand: LLMDemand, space: SearchSpace, tp: int, dp: int) -> Iterator[dict[str, Any]]:
+    """Ways to spread experts over ranks: whether at all, whether evenly, how tokens reach them."""
+    for ep in space.expert_parallel if demand.model.experts and tp * dp > 1 else (False,):
+        for eplb, all2all in product(space.eplb if ep else (False,), space.all2all if ep and dp > 1 else ALL2ALL[:1]):
+            yield {"ep": ep, "eplb": eplb, "all2all": all2all}
+
+
+def _degrees(demand: LLMDemand, cluster: Cluster, degrees: tuple[int, int, int, int]) -> str:
+    model, (tp, pp, cp, dp) = demand.model, degrees
     if model.heads % tp:
         return f"{tp} does not divide the {model.heads} attention heads"
     if model.kv_heads % tp and tp % model.kv_heads:
@@ -143,6 +155,8 @@ def _degrees(demand: LLMDemand, cluster: Cluster, tp: int, pp: int, cp: int) -> 
         return f"tensor parallelism over {tp} devices leaves the node of {cluster.devices_per_node}"
     if tp % cp:
         return f"the {tp} tensor-parallel ranks are no multiple of {cp} shards"
+    if dp > 1 and not model.experts:
+        return f"{model.name} has no experts at which {dp} ranks would meet; more engines serve as much"
     return ""
 
 
@@ -157,7 +171,9 @@ def _with_memory(demand: LLMDemand, cluster: Cluster, shape: EngineShape) -> Eng
     other = other_bytes(
         demand.model, shape.tp, shape.batched_tokens, shape.seqs, bf16_ends=shape.precision not in ("bf16", "fp16")
     )
-    ep, drafts, kept = shape.tp if shape.ep else 1, shape.speculative, 1.0
+    ep, drafts, kept = shape.tp * shape.dp if shape.ep else 1, shape.speculative, 1.0
+    if shape.dp > 1 and not (shape.policy == "vllm-v1" and shape.chunked_prefill):
+        raise InputError("ranks with requests of their own go with vllm-v1 and chunked prefill")
     if drafts is not None:
         if shape.policy != "vllm-v1" or shape.pp > 1 or shape.windows[0]:
             raise InputError("speculative decoding goes with vllm-v1, pp 1 and no windows")
@@ -166,7 +182,7 @@ def _with_memory(demand: LLMDemand, cluster: Cluster, shape: EngineShape) -> Eng
     found = kv_capacity(
         demand.model, cluster.spec.memory_bytes, tp=shape.tp, pp=shape.pp, utilization=shape.utilization,
         block_size=shape.block_size, weights=WEIGHTS.get(shape.precision, "float16"),
-        kv=WEIGHTS.get(shape.kv_precision, "float16"), other_bytes=other, cp=shape.cp, ep=ep,
+        kv=WEIGHTS.get(shape.kv_precision, "float16"), other_bytes=other, cp=shape.cp, ep=ep, dp=shape.dp,
         windows=bool(shape.windows[0]), mtp=drafts is not None and drafts.draft == MTP,
     )  # fmt: skip
     if shape.policy not in MEMORY_OPTION:  # contiguous memory is counted in tokens
@@ -177,6 +193,8 @@ def _with_memory(demand: LLMDemand, cluster: Cluster, shape: EngineShape) -> Eng
 def _runs(shape: EngineShape, demand: LLMDemand, trace: LLMTrace) -> None:
     """Raise InputError if some request could not run to its end in such an engine."""
     options = flight_options(shape.deployment("x", demand.name, [range(shape.devices)]))
+    if shape.dp > 1:  # a request's keys and values are on one rank
+        options = replace(options, num_blocks=options.num_blocks // shape.dp)
     policy = POLICIES[shape.policy]
     if shape.speculative is not None:
         policy = speculative_policy(policy, Speculative(shape.speculative.tokens, shape.speculative.acceptance), 0)

@@ -19,11 +19,11 @@ from ...simulator.llm.workload.requests import LLMTrace
 from ...simulator.plan.entries import PlannerEntry
 from ...spawning import check_can_start, check_workers
 from ..bisection import Bisection
+from .candidate import Candidate
 from .costs import CostSource, KnownCosts
 from .demand import LLMDemand
 from .layouts import place
 from .score import MOST_DOUBLINGS, Score, score_of
-from .space import Candidate
 
 __all__ = ["Evaluator", "Score", "Setting", "Task"]
 
@@ -77,7 +77,10 @@ class Setting:
 
 def served(demand: LLMDemand) -> ServedModel:
     """A demand as plans say it."""
-    return ServedModel.of(demand.model, name=demand.name, **promised(demand.promises))
+    return ServedModel.of(
+        demand.model, name=demand.name, images=demand.images, expert_skew=demand.expert_skew,
+        **promised(demand.promises),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ from dataclasses import dataclass, fields
 from ...errors import InputError
 from ...reprs import Shown
 from ...simulator.metrics import Estimate, mean_interval, paired_difference
+from .candidate import Candidate
 from .halving import Kinds, Rung, successive_halving
 from .layouts import Shapes, candidates, place
 from .scoring import Evaluator, Score, Task
-from .space import Candidate, SearchSpace
+from .space import SearchSpace
 
 __all__ = ["FAR_OFF", "Bracket", "Effort", "Finalist", "ModelSearch", "lost"]
 

@@ -23,11 +23,13 @@ from numpy.typing import NDArray
 
 from ...errors import InputError
 
-__all__ = ["SKEW", "distinct_experts", "popularity"]
+__all__ = ["MOST_SKEW", "SKEW", "distinct_experts", "popularity"]
 
 Floats = NDArray[np.float64]
 SKEW = 0.7
 """Standard deviation of the logarithm of experts' popularity."""
+MOST_SKEW = 10.0
+"""Largest that cases and plans take: all tokens choose the same experts long before."""
 
 
 def popularity(experts: int, per_token: int, skew: float = SKEW) -> Floats:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ...errors import InputError
 from ...reprs import Shown
 
-__all__ = ["Image", "Tower", "checked_images"]
+__all__ = ["Image", "Tower", "checked_images", "images_of"]
 
 Image = tuple[int, int]
 """Height and width, pixels."""
 MOST_TOKENS = 16384
 """Most tokens of an image of any size, by the processors' own limit (Qwen2-VL: ``max_pixels`` 16384 x 28 x 28)."""
+
+
+MOST_PIXELS = 65535
+"""Longest side of an image that is taken: as JPEG's."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -135,4 +139,25 @@ def checked_images(images: Any, tower: Tower | None, model: str) -> tuple[Image,
         found.append((pair[0], pair[1]))
     if found and tower is None:
         raise InputError(f"images: {model} has no tower that sees; give a config.json with vision_config")
+    return tuple(found)
+
+
+def images_of(said: Iterable[str]) -> tuple[Image, ...]:
+    """Images as a person writes them: height x width in pixels, ``1120x1120``.
+
+    Raises
+    ------
+    InputError
+        On anything else.
+    """
+    found: list[Image] = []
+    for text in said:
+        sizes = text.lower().split("x")
+        if len(sizes) != 2 or not all(size.strip().isdecimal() and 1 <= int(size) <= MOST_PIXELS for size in sizes):
+            raise InputError(
+                f"images: expected height x width in pixels, each from 1 to {MOST_PIXELS}, as 1120x1120 "
+                f"(got {text!r:.40})"
+            )
+        height, width = map(int, sizes)
+        found.append((height, width))
     return tuple(found)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from ..file.units import parse_fraction
 from ..limits import (
@@ -16,13 +16,12 @@ from ..limits import (
     MAX_PRICE,
     MAX_RATE,
     MAX_REPEATS,
-    MAX_SEATS,
     MAX_SECONDS,
-    MAX_TOKENS,
     MIN_FACTOR,
 )
 from ..world import CIRCUMSTANCE, Case
 from .clients import ClientsCase
+from .engine import EngineCase
 from .part import Part
 
 if TYPE_CHECKING:  # help texts need the fields, and no simulator
@@ -35,9 +34,6 @@ Rate = Annotated[float, Field(gt=0, le=MAX_RATE)]
 Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS)]
 Factor = Annotated[float, Field(ge=MIN_FACTOR, le=MAX_FACTOR)]
 Devices = Annotated[int, Field(gt=0, le=MAX_DEVICES)]
-OptionCount = Annotated[int, Field(ge=-MAX_TOKENS, le=MAX_TOKENS)]  # schedulers say which they take
-OptionShare = Annotated[float, Field(ge=-MAX_FACTOR, le=MAX_FACTOR)]
-Seats = Annotated[int, Field(gt=0, le=MAX_SEATS)]
 
 
 class LLMClusterCase(Part):
@@ -96,6 +92,16 @@ class LLMWorkloadCase(Part):
         default_factory=dict, description="class of generated requests -> its share; a trace has a column class"
     )
     slo_scale: Factor = Field(default=1.0, description="factor that multiplies all limits")
+    images: tuple[str, ...] = Field(
+        default=(),
+        description="images of every request, height x width in pixels, as 1120x1120; their tokens are the prompt's "
+        "(of sharegpt and alpaca, which are texts, they are added)",
+    )
+    expert_skew: float = Field(
+        default=0.7, ge=0, le=10,
+        description="how unequally tokens choose experts: standard deviation of the logarithm of their popularity, a "
+        "ratio; 0: all alike",
+    )  # fmt: skip
 
     @model_validator(mode="after")
     def _one_source(self) -> LLMWorkloadCase:
@@ -132,6 +138,14 @@ class LLMWorkloadCase(Part):
             raise ValueError(f"cv: is of gamma arrivals (got arrivals {how})")
         return self
 
+    @field_validator("images")
+    @classmethod
+    def _sizes(cls, said: tuple[str, ...]) -> tuple[str, ...]:
+        from ...profiles.llm.tower import images_of
+
+        images_of(said)
+        return said
+
     @model_validator(mode="after")
     def _promised(self) -> LLMWorkloadCase:
         named = {o.kind for o in self.promises.objectives} - {""} if self.slo else set[str]()
@@ -154,43 +168,6 @@ class LLMWorkloadCase(Part):
 
 def _is_one(total: float) -> bool:
     return abs(total - 1) <= 1e-6  # shares are written with a few digits
-
-
-class EngineCase(Part):
-    """One engine, by vLLM's own names; planner `fixed` puts as many of them on the cluster as fit."""
-
-    tensor_parallel_size: Devices = Field(default=1, description="number of devices that share each layer")
-    pipeline_parallel_size: Devices = Field(default=1, description="number of pipeline stages")
-    decode_context_parallel_size: Devices = Field(
-        default=1, description="number of devices that share the KV cache of a decoded request along its tokens"
-    )
-    policy: str = Field(default="vllm-v1", description="scheduler: vllm-v1, orca-max, sarathi, …")
-    block_size: Seats = Field(default=16, description="tokens of a KV block")
-    max_num_batched_tokens: Seats = Field(default=2048, description="tokens of an iteration at most")
-    max_num_seqs: Seats = Field(default=256, description="number of requests that run at once at most")
-    enable_chunked_prefill: bool = Field(
-        default=True, description="whether a prompt may be read in several iterations, beside decoding"
-    )
-    enable_prefix_caching: bool = Field(
-        default=False, description="whether KV blocks of equal beginnings of prompts are kept and shared"
-    )
-    gpu_memory_utilization: Annotated[Fraction, Field(gt=0, le=1)] = Field(
-        default=0.9, description="share of a device's memory that the engine takes"
-    )
-    precision: str = Field(default="bf16", description="number format of weights and products: bf16, fp8, …")
-    kv_precision: str = Field(default="bf16", description="number format of the KV cache: bf16, fp8, …")
-    scheduler: Mapping[str, bool | OptionCount | OptionShare | str | None] = Field(
-        default_factory=dict,
-        description="further options of the scheduler, by its own names, each a number of requests, a share, … as it "
-        "takes them (max_num_active_seqs, max_loras, watermark, …)",
-    )
-    decode_engines: int = Field(
-        default=0,
-        ge=0,
-        le=MAX_DEVICES,
-        description="number of engines that only decode, while the others only read prompts; 0: all do both",
-    )
-    router: str = Field(default="round_robin", description="which engine gets a request: round_robin, random, …")
 
 
 class StepSpreadCase(Part):

@@ -24,6 +24,7 @@ from ...wording import nearest
 from ..words import under
 from .case import LLMCase
 from .fleet import fleet_of, names_of
+from .kinds import unfit
 from .scheduler import check_scheduler
 
 __all__ = ["LLMData", "decoder_of", "load_data", "one_trace", "planner_options"]
@@ -130,6 +131,8 @@ def load_data(cases: Sequence[LLMCase], folder: Path) -> LLMData:
         for model in case.models:
             once("model", model, data.models, lambda name: _decoder(name, folder, data))
             tried("model", lambda c=case, m=model: _precision_said(c, m))
+            for path, why in unfit(case, data.models[model]) if model in data.models else ():
+                tried(path, lambda w=why: _refuse(w))
         once("kernels", case.kernels, data.tables, lambda name: _tables(name, folder, data))
         if w.trace is None and w.rate is None and not w.clients.rateless:
             tried("workload.rate", lambda: _refuse("is missing; give rate (generated traffic) or trace (a file)"))

@@ -22,8 +22,9 @@ from ..guard import Decided, Guard, Measure, Scores, UnfitError, differences
 from ..world import Case
 from .case import LLMCase
 from .data import LLMData, planner_options
+from .demands import demands_of
 from .fleet import cluster_of, fleet_of, mixes
-from .solve import demands_of, planned, tables_of, with_limits
+from .solve import as_said, planned, tables_of
 
 __all__ = ["LLMGuard"]
 
@@ -130,7 +131,7 @@ def _rebuilt(case: LLMCase, data: LLMData, plan: Any) -> LLMPlan:
         fleet_of(case, data), tuple(served(d) for d in demands_of(case, data)), _deployments(plan),
         planner=PlannerEntry(name=case.planner.name), router=str(plan["router"]),
     )  # fmt: skip
-    return with_limits(made, case)
+    return as_said(made, case)
 
 
 def _check_memory(plan: LLMPlan) -> None:

@@ -8,34 +8,31 @@ from functools import lru_cache
 from typing import Any
 
 from ...errors import InfeasibleError, InputError
-from ...planners.vllm import Candidate, CostSource, DrawnTraffic, Effort, GivenTraffic, LLMDemand, SearchSpace, plan
-from ...planners.vllm.demand import SpreadOutputs
+from ...planners.vllm import Candidate, CostSource, Effort, LLMDemand, SearchSpace, plan
 from ...planners.vllm.layouts import engine_shapes
 from ...planners.vllm.mixes import plan_mixed
 from ...planners.vllm.scoring import Setting
 from ...profiles.llm import DecoderSpec, KernelTables
+from ...profiles.llm.tower import images_of
 from ...simulator.cluster import Cluster
 from ...simulator.llm.plan.entries import promised
 from ...simulator.llm.plan.file import LLMPlan
 from ...simulator.llm.plan.simulate import simulate_plan
 from ...simulator.llm.result.columns import LLMResult
-from ...simulator.llm.workload.requests import LLMTrace
-from ...traces.splits import shares
 from .case import EngineCase, LLMCase
 from .data import LLMData, planner_options
+from .demands import demand_of
 from .fleet import cluster_of, fleet_of, mixes
 
 __all__ = [
     "LLMSolved",
-    "demands_of",
     "limits",
     "mean_only",
     "planned",
     "solve",
     "stated_space",
-    "squeezed",
     "tables_of",
-    "with_limits",
+    "as_said",
 ]
 
 
@@ -67,101 +64,17 @@ def limits(case: LLMCase) -> tuple[float, float]:
     return said.ttft_s, said.tpot_s
 
 
-FEWEST, LONGEST_S, MOST = 2000, 120.0, 20_000
-"""What is drawn, all models together, where nobody says how long: so many requests, or those of so many seconds if that
-is more (what is overloaded a little looks fine for a while), but no more than so many."""
-
-
-def demands_of(case: LLMCase, data: LLMData) -> list[LLMDemand]:
-    """What each model of a case is asked for; models without traffic are left out.
-
-    Another `rate_scale` stretches the same gaps, and moves no length.
-    """
-    w, said = case.workload, case.workload.promises
-    specs = [data.models[name] for name in case.models]
-    if w.trace is not None:
-        held = data.traces[w.trace]
-        if len(specs) == 1 and len(held) == 1:
-            held = {specs[0].name: next(iter(held.values()))}
-        return [
-            LLMDemand(spec, given(case, held[spec.name]), said.ttft_s, said.tpot_s, slo=said.objectives)
-            for spec in specs
-        ]
-    parts = shares(w.split, [spec.name for spec in specs])
-    rate = w.requests or 0.0 if w.rate is None else w.rate  # of clients without a rate: a second for all requests
-    if w.requests is not None:
-        seconds = w.requests / rate
-    else:
-        seconds = w.duration or min(max(FEWEST / rate, LONGEST_S), MOST / rate)
-    lengths = data.lengths[w.lengths]
-    if w.clients.output_cv is not None:
-        lengths = SpreadOutputs(lengths, w.clients.output_cv)
-    rates = [rate * float(part) for part in parts]
-    return [
-        LLMDemand(
-            spec,
-            DrawnTraffic(
-                lengths,
-                rate * w.rate_scale,
-                max(1, round(rate * seconds)),
-                w.cv * w.cv_scale,
-                number,
-                tuple(w.classes.items()),
-                w.clients.clients(w.cv * w.cv_scale),
-            ),
-            said.ttft_s,
-            said.tpot_s,
-            slo=said.objectives,
-        )
-        for number, (spec, rate) in enumerate(zip(specs, rates, strict=True))
-        if rate > 0
-    ]
-
-
-def given(case: LLMCase, trace: LLMTrace) -> GivenTraffic:
-    """Requests that were read, as the case's clients send them."""
-    w, clients = case.workload, case.workload.clients.clients(1.0)
-    source = w.trace or ""
-    found = squeezed(trace, w.rate_scale)
-    if clients is None:
-        return GivenTraffic(found, source)
-    if clients.rateless:
-        if found.after is not None:
-            raise InputError("clients.arrivals: the turns of conversations come when they are answered; leave it out")
-        return GivenTraffic(found.at(**clients.columns(len(found), 0.0, case.seed), clients=clients), source)
-    return GivenTraffic(found.at(found.arrival, clients=clients), source)
-
-
-def demand_of(case: LLMCase, data: LLMData) -> LLMDemand:
-    """What the one model of a case is asked for.
-
-    Raises
-    ------
-    InputError
-        If there are several.
-    """
-    found = demands_of(case, data)
-    if len(case.models) > 1:
-        raise InputError(f"model: expected one model here (got {', '.join(case.models)})")
-    return found[0]
-
-
 def tables_of(case: LLMCase, data: LLMData) -> KernelTables | None:
     """Measured kernels, if the case names any."""
     return None if case.kernels is None else data.tables[case.kernels]
 
 
-def with_limits(plan: LLMPlan, case: LLMCase) -> LLMPlan:
-    """A plan whose models have the limits of a case."""
-    said = promised(case.workload.promises)
+def as_said(plan: LLMPlan, case: LLMCase) -> LLMPlan:
+    """A plan whose models have the limits of a case, its images, and its requests' favourites among experts."""
+    w = case.workload
+    seen = {"images": images_of(w.images), "expert_skew": w.expert_skew}
+    said = promised(w.promises) | {name: value for name, value in seen.items() if name in w.model_fields_set}
     return plan.model_copy(update={"models": tuple(m.model_copy(update=said) for m in plan.models)})
-
-
-def squeezed(trace: LLMTrace, factor: float) -> LLMTrace:
-    """The same requests, so many times as fast."""
-    if factor == 1:
-        return trace
-    return trace.at(trace.arrival / factor)
 
 
 def solve(case: LLMCase, data: LLMData) -> LLMSolved:
@@ -176,7 +89,7 @@ def solve(case: LLMCase, data: LLMData) -> LLMSolved:
     """
     made, evaluations = planned(case, data)
     demand = demand_of(case, data)
-    made = with_limits(made, case)
+    made = as_said(made, case)
     requests = {demand.name: demand.traffic.trace(case.seed)}
     scored = simulate_plan(made, requests, tables=tables_of(case, data), seed=case.seed)
     result = scored.results[demand.name]
@@ -273,6 +186,9 @@ def _fixed(case: LLMCase, demand: LLMDemand, cluster: Cluster, setting: Setting)
     e = case.engine
     space = SearchSpace(
         tp=(e.tensor_parallel_size,), pp=(e.pipeline_parallel_size,), cp=(e.decode_context_parallel_size,),
+        dp=(e.data_parallel_size,), expert_parallel=(e.enable_expert_parallel,), eplb=(e.enable_eplb,),
+        all2all=(e.all2all_backend,),
+        speculative=(None if e.speculative_config is None else e.speculative_config.entry(),),
         policies=(e.policy,), block_sizes=(e.block_size,), batched_tokens=(e.max_num_batched_tokens,),
         seqs=(e.max_num_seqs,), chunked_prefill=(e.enable_chunked_prefill,), utilizations=(e.gpu_memory_utilization,),
         precision=_stated(e, "precision", demand.model.weights_precision),

@@ -9,8 +9,8 @@ from ....errors import InfeasibleError
 from ....reprs import Shown
 from ....simulator.llm.plan.entries import Deployment, Role
 from ....simulator.mixed import MixedCluster
+from ..candidate import EngineShape
 from ..layouts import place
-from ..space import EngineShape
 
 __all__ = ["Mix", "Part", "Piece", "deployments", "rows_of"]
 

@@ -105,10 +105,11 @@ def arguments(
             f"export: deployment {d.name!r}: vLLM {VLLM_VERSION} has no scheduler like {d.policy!r}; plan with policy "
             "'vllm-v1'"
         )
-    room = d.num_blocks // options.groups * d.block_size * d.cp
+    blocks = options.num_blocks // d.dp  # those of one of its ranks
+    room = blocks // options.groups * d.block_size * d.cp
     if room < options.max_model_len:
         raise InputError(
-            f"export: deployment {d.name!r}: {d.num_blocks} KV blocks hold {room} tokens, and vLLM does not start with "
+            f"export: deployment {d.name!r}: {blocks} KV blocks hold {room} tokens, and vLLM does not start with "
             f"fewer than its max_model_len {options.max_model_len}; raise num_blocks or lower max_model_len"
         )
     if d.precision not in {**DTYPES, **QUANTIZED} and d.precision not in CHECKPOINTS:
@@ -125,13 +126,15 @@ def arguments(
         f"--data-parallel-size={d.dp}",
         f"--decode-context-parallel-size={d.cp}",
         *(["--enable-expert-parallel"] if d.ep else []),
+        *(["--enable-eplb"] if d.eplb else []),
+        *([f"--all2all-backend={d.all2all}"] if d.ep and d.dp > 1 else []),
         f"--dtype={DTYPES.get(d.precision, 'bfloat16' if d.precision in QUANTIZED else 'auto')}",
         *([f"--quantization={QUANTIZED[d.precision]}"] if d.precision in QUANTIZED else []),
         f"--kv-cache-dtype={CACHES[d.kv_precision]}",
         f"--max-model-len={options.max_model_len}",
         f"--block-size={options.block_size}",
         f"--gpu-memory-utilization={d.gpu_memory_utilization:g}",
-        f"--num-gpu-blocks-override={options.num_blocks}",
+        f"--num-gpu-blocks-override={blocks}",
         f"--max-num-seqs={options.max_num_seqs}",
         f"--max-num-batched-tokens={options.max_num_batched_tokens}",
         _switch("enable-chunked-prefill", options.enable_chunked_prefill),

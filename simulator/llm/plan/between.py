@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from ....errors import InputError
+from ....profiles.llm.cost.kinds.experts import ALL2ALL
+from ....profiles.llm.tower import checked_images
 from ...plan.entries import ClusterEntry, Problem
 from .entries import Deployment, ServedModel
 
@@ -32,7 +34,8 @@ def contradictions(
             found.append((("models", m, "name"), f"{model.name!r} is models[{names[model.name]}] already"))
         names.setdefault(model.name, m)
         try:
-            _ = model.spec
+            spec = model.spec
+            checked_images(model.images, spec.tower, spec.name)
         except InputError as error:
             found.append((("models", m), str(error)))
     known = None if None in models else names
@@ -69,6 +72,10 @@ def _own(each: Deployment, clusters: Sequence[ClusterEntry | None]) -> list[Prob
     ends = None if None in clusters else list(accumulate(c.nodes * c.devices_per_node for c in clusters if c))
     if each.tp % each.cp:
         found.append((("cp",), f"expected a divisor of tp {each.tp}, whose ranks hold the shards (got {each.cp})"))
+    if each.eplb and not each.ep:
+        found.append((("eplb",), "balances experts that are spread over devices; set ep"))
+    if each.all2all != ALL2ALL[0] and not (each.ep and each.dp > 1):
+        found.append((("all2all",), "tokens are sent between ranks of dp to spread experts; set ep and dp"))
     try:
         stages = getattr(each.options, "pipeline_parallel_size", 1)
     except InputError as error:

@@ -12,6 +12,7 @@ from ....profiles.llm.cost.overheads import Overheads
 from ....profiles.llm.iteration import IterationCost
 from ....profiles.llm.tables.kernels import KernelTables
 from ..decoding.speculative import Speculative
+from ..policy.vllm_v1_state import V1Config
 from .entries import MEMORY_OPTION, Deployment
 from .file import LLMPlan
 
@@ -24,8 +25,20 @@ Tables = KernelTables | Mapping[str, KernelTables]
 
 
 def flight_options(deployment: Deployment) -> Any:
-    """Options of each of an engine's schedulers: where each batch in flight has one, they divide the memory."""
+    """Options of each of an engine's schedulers: where each batch in flight has one, they divide the memory.
+
+    Ranks with requests of their own (dp) are one engine with the budgets of all, in which no request gets more of a
+    step than one rank's.
+    """
     options, memory = deployment.options, MEMORY_OPTION.get(deployment.policy, "num_slots")
+    if deployment.dp > 1 and isinstance(options, V1Config):
+        own, dp = options.max_num_batched_tokens, deployment.dp
+        active = options.max_num_active_seqs
+        options = replace(
+            options, max_num_batched_tokens=dp * own, max_num_seqs=dp * options.max_num_seqs, limit_alone=True,
+            long_prefill_token_threshold=min(options.long_prefill_token_threshold or own, own),
+            max_num_active_seqs=None if active is None else dp * active,
+        )  # fmt: skip
     if deployment.schedulers == 1:
         return options
     divided = (memory, "max_num_seqs", *(["max_num_active_seqs"] if getattr(options, "max_num_active_seqs", 0) else []))
@@ -51,8 +64,13 @@ def deployment_cost(
         If `iteration_cost` knows no such degree.
     """
     device, mine = plan.device_of(deployment), tables_for(plan, deployment, tables)
+    model = plan.model(deployment.model)
+    options = CostOptions(
+        deployment.cp, deployment.dp, deployment.expert_degree, skew=model.expert_skew, balanced=deployment.eplb,
+        all2all=deployment.all2all, images=model.images,
+    )  # fmt: skip
     return iteration_cost(
-        plan.model(deployment.model).spec,
+        model.spec,
         mine if mine is not None else device,
         tp=deployment.tp,
         pp=deployment.pp,
@@ -60,7 +78,7 @@ def deployment_cost(
         kv=deployment.kv_precision,
         overheads=overheads,
         link=device.intra_node if mine is None or mine.layers is not None else None,  # others bring their own
-        options=CostOptions(deployment.cp, deployment.dp, deployment.expert_degree),
+        options=options,
     )
 
 

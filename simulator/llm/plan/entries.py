@@ -9,7 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, JsonValue, field_validator
 
 from ....errors import InputError
+from ....profiles.llm.cost.kinds.experts import ALL2ALL
 from ....profiles.llm.decoder import DecoderSpec, decoder
+from ....profiles.llm.experts import MOST_SKEW, SKEW
 from ....profiles.llm.zoo import DECODERS
 from ...plan.entries import Entry, Name, Seconds, SparseEntry
 from ..policy.catalogue import POLICIES, policy_config
@@ -22,15 +24,19 @@ Degree = Annotated[int, Field(gt=0)]
 Option = bool | int | float | str | None
 Role = Literal["both", "prefill", "decode"]
 
-MEMORY_OPTION = {"vllm-v1": "num_blocks", "vllm-0.2": "num_gpu_blocks", "sarathi": "num_gpu_blocks"}
+MEMORY_OPTION = {
+    "vllm-v1": "num_blocks", "vllm-0.6": "num_gpu_blocks", "vllm-0.2": "num_gpu_blocks", "sarathi": "num_gpu_blocks",
+}  # fmt: skip
 """Policy -> what its options call the KV blocks; the others count `num_slots`, tokens."""
 
 
-class ServedModel(Entry):
+class ServedModel(SparseEntry):
     """A model that the plan serves, and what its users were promised.
 
     ``shape`` is empty for a shipped decoder; for another it holds the fields of its `DecoderSpec`.
     """
+
+    rare: ClassVar[frozenset[str]] = frozenset({"images", "expert_skew"})
 
     name: Name = Field(description="what deployments call it")
     decoder: str = Field(default="", description="name of a shipped decoder; empty: the model's own name")
@@ -40,6 +46,12 @@ class ServedModel(Entry):
     slo: tuple[str, ...] = Field(
         default=(), description="further limits and percentiles, of all requests or of a class: 'p90 ttft <= 1 s'"
     )
+    images: tuple[tuple[Degree, Degree], ...] = Field(
+        default=(), description="images of every request: height and width (pixels); their tokens are the prompt's"
+    )
+    expert_skew: float = Field(
+        default=SKEW, ge=0, le=MOST_SKEW, description="how unequally its requests' tokens choose experts; 0: all alike"
+    )
 
     @field_validator("slo")
     @classmethod
@@ -48,7 +60,7 @@ class ServedModel(Entry):
 
     @classmethod
     def of(cls, spec: DecoderSpec, *, name: str = "", **promises: Any) -> ServedModel:
-        """The entry of a decoder; spelt out where it is not a shipped one. `promises` are the fields ``slo…``."""
+        """The entry of a decoder; spelt out where it is not a shipped one. `promises` are further fields."""
         shipped = DECODERS.get(spec.name) == spec
         return cls(
             name=name or spec.name,
@@ -102,7 +114,7 @@ class Deployment(SparseEntry):
     add up to 1 at most), iterations take turns.
     """
 
-    rare: ClassVar[frozenset[str]] = frozenset({"share", "speculative"})
+    rare: ClassVar[frozenset[str]] = frozenset({"share", "speculative", "eplb", "all2all"})
 
     name: Name
     model: Name = Field(description="name of one of the plan's models")
@@ -112,6 +124,10 @@ class Deployment(SparseEntry):
     cp: Degree = Field(default=1, description="shards of every sequence, among the tp ranks (vLLM's DCP)")
     dp: Degree = 1
     ep: bool = Field(default=False, description="experts spread over the engine's devices instead of cut")
+    eplb: bool = Field(default=False, description="with ep: ranks bear equally popular experts")
+    all2all: Literal["allgather_reducescatter", "deepep_high_throughput"] = Field(
+        default="allgather_reducescatter", description="with ep and dp: how tokens reach experts (--all2all-backend)"
+    )
     precision: Name = Field(default="bf16", description="of weights and products")
     kv_precision: Name = Field(default="bf16", description="of the KV cache")
     policy: Name = Field(default="vllm-v1", description="scheduler: a name of POLICIES")
@@ -177,11 +193,13 @@ class Deployment(SparseEntry):
         degrees = "".join(
             f" {name.upper()}{getattr(self, name)}" for name in ("tp", "pp", "cp", "dp") if self._is(name)
         )
+        spread = (" EP" if self.ep else "") + (" EPLB" if self.eplb else "")
+        spread += "" if self.all2all == ALL2ALL[0] else f" {self.all2all}"
         role = "" if self.role == "both" else f", {self.role} only"
         role += "" if self.share is None else f", {self.share:.4g} of the requests"
         role += "" if self.speculative is None else f", {self.speculative}"
         return (
-            f"{self.name}: {self.replicas} x {self.model}{degrees or ' TP1'}{' EP' if self.ep else ''}{role}, "
+            f"{self.name}: {self.replicas} x {self.model}{degrees or ' TP1'}{spread}{role}, "
             f"{self.policy}, {self.num_blocks} KV blocks each"
         )
 

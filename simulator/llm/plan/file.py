@@ -18,6 +18,7 @@ from ...plan.reader import piece, pieces, problem_line
 from ...serving.plan.build import cluster_entry, cluster_of
 from ..policy.router import ROUTERS
 from .between import contradictions
+from .drafts import MTP
 from .entries import Deployment, LLMWorkload, ServedModel
 
 __all__ = ["Deployment", "LLMPlan", "LLMWorkload", "ServedModel"]
@@ -183,6 +184,7 @@ class LLMPlan(PlanFile, SparseEntry):
                 deployment.expert_degree,
                 other_bytes=deployment.other_bytes,
                 windows=bool(deployment.config.get("window_groups")),
+                mtp=deployment.speculative is not None and deployment.speculative.draft == MTP,
             ),
         )
 

@@ -14,8 +14,8 @@ from ....runtime.llm.measure.engine import MeasureOptions
 from ...door import Answer, Asked
 from ..case import LLMCase
 from ..data import decoder_of, one_trace
+from ..demands import squeezed
 from ..options import CompareOptions
-from ..solve import squeezed
 from .measured import against_measurements
 
 __all__ = ["compared"]

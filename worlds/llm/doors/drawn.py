@@ -13,8 +13,8 @@ from ....traces.lengths import LENGTHS
 from ...before import MOST_REQUESTS, check_real_time
 from ..case import LLMCase
 from ..data import one_trace
+from ..demands import squeezed
 from ..options import RunOptions
-from ..solve import squeezed
 
 __all__ = ["requests_of"]
 

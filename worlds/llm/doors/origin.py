@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from ....errors import InputError
 from ....profiles.devices import DEVICES
+from ....profiles.llm.experts import SKEW
 from ....simulator.llm import LLMPlan
 from ....simulator.plan.file import PlanFile
 from ...carried import carried
@@ -19,6 +20,8 @@ TRAFFIC = ("seed", "warmup", "kernels", "workload")
 
 LIMITS = ("workload.slo_ttft", "workload.slo_tpot", "workload.slo", "workload.slo_scale")
 """What a plan holds for each model, scaled."""
+REQUESTS = ("workload.images", "workload.expert_skew")
+"""What a plan holds for each model of its requests."""
 
 DRAWN = (
     "workload.rate", "workload.cv", "workload.requests", "workload.duration", "workload.split", "workload.lengths",
@@ -47,7 +50,7 @@ def case_of(plans: Mapping[str, PlanFile], said: Mapping[str, Any], door: DoorNa
         return {"cluster": {"devices": 1, "device": "cpu-core"}}
     plan = cast(LLMPlan, next(iter(plans.values())))
     real = () if door == "simulate" else ("seed", "warmup", "kernels", "workload.requests", "workload.duration")
-    case: dict[str, Any] = carried(plan.case, TRAFFIC, said, AGAINST, (*LIMITS, *real))
+    case: dict[str, Any] = carried(plan.case, TRAFFIC, said, AGAINST, (*LIMITS, *REQUESTS, *real))
     workload = {**case.get("workload", {}), **_limits(plan)}
     if "workload.trace" not in said and "trace" not in workload:
         how = said.get("workload.clients.arrivals", workload.get("clients", {}).get("arrivals"))
@@ -81,10 +84,15 @@ def _device_said(plan: LLMPlan) -> str:
 
 
 def _limits(plan: LLMPlan) -> dict[str, Any]:
-    """Limits that all models share, in seconds."""
+    """Limits, in seconds, and what else plans say of requests, as far as all models share it."""
     first, *rest = (model.slo for model in plan.models)
-    shared = {"slo": first} if first and all(slo == first for slo in rest) else {}
+    shared: dict[str, Any] = {"slo": first} if first and all(slo == first for slo in rest) else {}
     found = {name: {getattr(model, f"{name}_s") for model in plan.models} for name in ("slo_ttft", "slo_tpot")}
+    images, skew = ({getattr(model, name) for model in plan.models} for name in ("images", "expert_skew"))
+    if len(images) == 1 and (pairs := images.pop()):
+        shared["images"] = [f"{height}x{width}" for height, width in pairs]
+    if len(skew) == 1 and (value := skew.pop()) != SKEW:
+        shared["expert_skew"] = value
     return shared | {name: value for name, (value, *others) in found.items() if not others and value is not None}
 
 

@@ -17,9 +17,10 @@ from ...cases import called
 from ...door import Answer, Asked
 from ..case import LLMCase
 from ..data import LLMData, load_data, planner_options
+from ..demands import demands_of
 from ..fleet import cluster_of, fleet_of, mixes
 from ..options import PlanOptions
-from ..solve import demands_of, mean_only, stated_space, tables_of
+from ..solve import mean_only, stated_space, tables_of
 
 __all__ = ["decided"]
 

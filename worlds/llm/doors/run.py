@@ -30,10 +30,15 @@ from .report import figures, lines
 __all__ = ["ran"]
 
 SERVED = {
-    "tensor_parallel_size", "pipeline_parallel_size", "decode_context_parallel_size", "policy", "decode_engines",
+    "tensor_parallel_size", "decode_context_parallel_size", "policy", "decode_engines",
     "router", "gpu_memory_utilization", "precision", "kv_precision", "scheduler",
 }  # fmt: skip
 """Fields of `engine` that are no options of a scheduler."""
+NOT_RUN = (
+    "pipeline_parallel_size", "data_parallel_size", "enable_expert_parallel", "enable_eplb", "all2all_backend",
+    "speculative_config",
+)  # fmt: skip
+"""Fields of `engine` that the real engine does not have."""
 
 
 def ran(asked: Asked) -> Answer:
@@ -114,8 +119,9 @@ def _engine_of(
         e = case.engine
         spec, policy = decoder_of(case.models[0], folder), e.policy
         tp, cp = e.tensor_parallel_size, e.decode_context_parallel_size
-        if e.pipeline_parallel_size > 1:
-            raise InputError("engine.pipeline_parallel_size: the engine runs tensor and context parallelism only")
+        other = next((n for n in NOT_RUN if getattr(e, n) != type(e).model_fields[n].default), None)
+        if other is not None:
+            raise InputError(f"engine.{other}: the engine runs tensor and context parallelism only; leave it out")
     kind: Any = policy_named(policy).config
     device = options.on
     if device == "auto":
@@ -125,7 +131,9 @@ def _engine_of(
     dtype = options.dtype or ("bfloat16" if device.startswith("cuda") else "float32")
     engine = EngineConfig(device=device, dtype=dtype, seed=case.seed, tp=tp, cp=cp, threads=options.threads)
     engine.check_device()
-    config: dict[str, Any] = planned | {n: getattr(case.engine, n) for n in said - SERVED} | dict(case.engine.scheduler)
+    config: dict[str, Any] = (
+        planned | {n: getattr(case.engine, n) for n in said - SERVED - set(NOT_RUN)} | dict(case.engine.scheduler)
+    )
     default: int = kind.__dataclass_fields__["max_model_len"].default if "max_model_len" in _names(kind) else 0
     config.setdefault("max_model_len", min(default or spec.longest, spec.longest))
     memory = MEMORY_OPTION.get(policy)
@@ -160,6 +168,8 @@ def _planned(plan: LLMPlan, options: RunOptions, said: set[str]) -> tuple[Decode
             raise InputError(
                 f"deployment: {name} has {degree} {getattr(chosen, degree)}; the engine runs tp and cp only"
             )
+    if chosen.speculative is not None:
+        raise InputError(f"deployment: {name} decodes with drafts, which the engine does not make")
     if chosen.role != "both":
         raise InputError(f"deployment: {name} is for {chosen.role} only; the engine runs whole requests")
     if chosen.replicas > 1:

@@ -16,8 +16,9 @@ from ...door import Answer, Asked
 from ...words import table
 from ..case import LLMCase
 from ..data import load_data
+from ..demands import demands_of
 from ..options import SimulateOptions
-from ..solve import demands_of, tables_of, with_limits
+from ..solve import as_said, tables_of
 from ..varying import forecast_plan, times_of
 from ..ways import over_ways
 
@@ -50,7 +51,7 @@ def simulated(asked: Asked) -> Answer:
 
     def served(plan: LLMPlan, given: Mapping[str, LLMTrace]) -> LLMPlanResult:
         return simulate_plan(
-            with_limits(plan, case), given, tables=tables_of(case, data), seed=case.seed, engine=ENGINES[options.engine]
+            as_said(plan, case), given, tables=tables_of(case, data), seed=case.seed, engine=ENGINES[options.engine]
         )
 
     requests = drawn(case)
@@ -62,7 +63,7 @@ def simulated(asked: Asked) -> Answer:
     }  # fmt: skip
     forecasts = {} if times.constant else {
         path: forecast_plan(
-            with_limits(plan, case), requests, case, times, tables=tables_of(case, data),
+            as_said(plan, case), requests, case, times, tables=tables_of(case, data),
             engine=ENGINES[options.engine],
         )
         for path, plan in plans.items()
