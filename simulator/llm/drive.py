@@ -16,8 +16,9 @@ from .policy.catalogue import POLICIES, adapters_cannot, near, policy_config, po
 from .policy.request import LLMRequest
 from .policy.sarathi import SarathiConfig
 from .policy.vllm02 import Vllm02Config, Vllm02Scheduler
+from .policy.vllm06 import Vllm06Config, Vllm06Scheduler
 from .policy.vllm_v1 import V1Config, V1Scheduler, V1Step
-from .policy.work import work_02, work_contiguous, work_v1
+from .policy.work import work_02, work_06, work_contiguous, work_v1
 
 __all__ = ["drive"]
 
@@ -29,7 +30,7 @@ Record = dict[str, Any]
 
 def drive(
     policy: str,
-    config: Vllm02Config | V1Config | SarathiConfig | ContiguousConfig | Mapping[str, Any],
+    config: Vllm02Config | Vllm06Config | V1Config | SarathiConfig | ContiguousConfig | Mapping[str, Any],
     requests: Iterable[LLMRequest | Mapping[str, Any]],
     *,
     max_steps: int = MAX_STEPS,
@@ -38,10 +39,11 @@ def drive(
 
     Parameters
     ----------
-    policy : {"vllm-0.2", "vllm-v1", "sarathi", "orca-max", "orca-pow2", "orca-oracle", "fastertransformer"}
-        The paper's scheduler (vLLM 0.2.7), today's (V1), Sarathi-Serve's, one of the paper's baselines, or a policy of
-        your own that is in `POLICIES`: its records are those of the family whose steps it has.
-    config : mapping, Vllm02Config, V1Config, SarathiConfig or ContiguousConfig
+    policy : {"vllm-0.2", "vllm-0.6", "vllm-v1", "sarathi", "orca-max", "orca-pow2", "orca-oracle", "fastertransformer"}
+        The paper's scheduler (vLLM 0.2.7), the last of its first engine (0.6.6), today's (V1), Sarathi-Serve's, one of
+        the paper's baselines, or a policy of your own that is in `POLICIES`: its records are those of the family whose
+        steps it has.
+    config : mapping, Vllm02Config, Vllm06Config, V1Config, SarathiConfig or ContiguousConfig
         Engine arguments, by vLLM's own names; of the baselines ``num_slots, max_model_len, max_num_seqs``.
     requests : iterable of mapping or LLMRequest
         ``id, arrive_step, prompt, output, best_of=1, priority=0, tokens=None, lora=None, cache_salt=None``. A request
@@ -53,11 +55,14 @@ def drive(
     -------
     list of dict
         One record per step, read right after its decision. ``vllm-0.2``: ``step, kind, scheduled, num_batched_tokens,
-        swap_out, swap_in, copies, ignored, waiting, running, swapped, free_gpu, free_cpu, finished``. ``vllm-v1`` and
-        ``sarathi``: ``step, scheduled, preempted, running, waiting, free_blocks, new, new_computed, finished``. The
-        baselines: ``step, kind, scheduled, num_batched_tokens, waiting, running, slots (id -> slots held), free_slots,
-        finished``. ``finished`` lists the requests that the step finishes. Under ``pipeline_parallel_size`` several
-        steps are under way, those without work included: one is completed when as many are decided as may be.
+        swap_out, swap_in, copies, ignored, waiting, running, swapped, free_gpu, free_cpu, finished``. ``vllm-0.6``, to
+        which the number of the step is the time: the same but ``kind, copies``, with ``scheduled`` a mapping from id to
+        tokens, prompts first, and ``prompts`` (how many), ``cached`` (tokens of these that the prefix cache holds),
+        ``preempted``. ``vllm-v1`` and ``sarathi``: ``step, scheduled, preempted, running, waiting, free_blocks, new,
+        new_computed, finished``. The baselines: ``step, kind, scheduled, num_batched_tokens, waiting, running, slots
+        (id -> slots held), free_slots, finished``. ``finished`` lists the requests that the step finishes. Under
+        ``pipeline_parallel_size`` several steps are under way, those without work included: one is completed when as
+        many are decided as may be.
 
     Raises
     ------
@@ -78,7 +83,7 @@ def drive(
             raise InputError(f"requests: two have the id {request.id!r}")
         seen.add(request.id)
     arrivals.sort(key=lambda r: r.arrival)  # stable: requests of one step keep the order given
-    doors = {work_02: _drive_02, work_v1: _drive_v1, work_contiguous: _drive_contiguous}
+    doors = {work_02: _drive_02, work_06: _drive_06, work_v1: _drive_v1, work_contiguous: _drive_contiguous}
     door = doors.get(found.work)
     if door is None:
         raise InputError(f"policy: {policy!r}: drive records steps that {', '.join(w.__name__ for w in doors)} read")
@@ -115,6 +120,41 @@ def _drive_02(policy: str, config: Any, arrivals: list[LLMRequest], max_steps: i
             "free_cpu": scheduler.memory.cpu.free_blocks,
         }
         record["finished"] = [g.request.id for g in scheduler.complete(decision)]
+        records.append(record)
+    return records
+
+
+def _drive_06(policy: str, config: Any, arrivals: list[LLMRequest], max_steps: int) -> list[Record]:
+    options = policy_config(POLICIES[policy].config, config)
+    _check(policy, options, arrivals)
+    scheduler: Vllm06Scheduler = POLICIES[policy].scheduler(options)
+    records: list[Record] = []
+    for step in _steps(scheduler, arrivals, max_steps):
+        decision = scheduler.schedule(float(step))
+        if not (decision.scheduled or decision.preempted or decision.ignored or scheduler.running):
+            stuck = (scheduler.swapped or scheduler.waiting)[:1]
+            if stuck:
+                raise InputError(
+                    f"request {stuck[0].request.id!r}: its {stuck[0].length} tokens fit neither the step nor the pool, "
+                    "with nothing else running; raise max_num_batched_tokens or num_gpu_blocks"
+                )
+        record = {
+            "step": step,
+            "scheduled": {r.request.id: tokens for r, tokens in decision.scheduled.items()},
+            "prompts": decision.prompts,
+            "cached": {r.request.id: tokens for r, tokens in decision.cached.items()},
+            "num_batched_tokens": decision.num_batched_tokens,
+            "swap_out": len(decision.swap_out),
+            "swap_in": len(decision.swap_in),
+            "preempted": [r.request.id for r in decision.preempted],
+            "ignored": [r.request.id for r in decision.ignored],
+            "waiting": [r.request.id for r in scheduler.waiting],
+            "running": [r.request.id for r in scheduler.running],
+            "swapped": [r.request.id for r in scheduler.swapped],
+            "free_gpu": scheduler.memory.gpu.free_blocks,
+            "free_cpu": scheduler.memory.cpu.free_blocks,
+        }
+        record["finished"] = [r.request.id for r in scheduler.complete(decision)]
         records.append(record)
     return records
 
@@ -184,7 +224,7 @@ def _steps(scheduler: Any, arrivals: list[LLMRequest], max_steps: int) -> Iterab
         while arrived < len(arrivals) and arrivals[arrived].arrival <= step:
             scheduler.add(arrivals[arrived])
             arrived += 1
-        swapped = scheduler.swapped if isinstance(scheduler, Vllm02Scheduler) else []
+        swapped = getattr(scheduler, "swapped", ())
         if arrived == len(arrivals) and not (scheduler.waiting or scheduler.running or swapped):
             return
         if step >= max_steps:

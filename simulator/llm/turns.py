@@ -170,7 +170,7 @@ class _Group:
     def decide(self, batch: _Batch) -> None:
         """One scheduling decision, and its way through the stages."""
         run, scheduler, now = batch.run, batch.scheduler, self.clock.now
-        step = scheduler.schedule()
+        step = batch.kind.policy.decide(scheduler, now)
         work = batch.kind.policy.work(scheduler, step, batch.kind.padded)
         run.decided(batch, work)
         if work.iteration is None:

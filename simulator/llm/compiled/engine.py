@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ..fleet.report import FleetReport
 from ..policy.sarathi import SarathiScheduler
 from ..policy.vllm02 import Vllm02Config, Vllm02Scheduler
+from ..policy.vllm06 import Vllm06Scheduler
 from ..policy.vllm_v1 import V1Config, V1Scheduler
 from ..result.iterations import Iterations, TokenRuns
 from ..world import Records, World
@@ -49,6 +50,8 @@ def why_not_compiled(world: World, router: str) -> str | None:
         Name of its router.
     """
     trace, options = world.trace, world.config
+    if world.policy.scheduler is Vllm06Scheduler:
+        return "policy 'vllm-0.6' is not compiled"
     if (why := why_no_price(world.cost)) is not None:
         return why
     if (name := unknown(options) or unknown(trace)) is not None:

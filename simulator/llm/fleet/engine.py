@@ -143,7 +143,7 @@ class Engine:
         while True:
             waits = not busy(scheduler)
             if not waits:
-                step = scheduler.schedule()
+                step = kind.policy.decide(scheduler, clock.now)
                 work = work_of(scheduler, step, kind.padded)
                 start = max(clock.now, free)
                 seconds = self.seconds(work, start)

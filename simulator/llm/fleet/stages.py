@@ -97,7 +97,7 @@ def pipelined_life(engine: Engine, count: int) -> Generator[simpy.Event, Any, No
             yield engine.idle
             continue
         if busy(scheduler):
-            step = scheduler.schedule()
+            step = kind.policy.decide(scheduler, clock.now)
             work = kind.policy.work(scheduler, step, kind.padded)
             start, end = max(clock.now, stages.free), None
             seconds = engine.seconds(work, start)

@@ -16,6 +16,7 @@ from ..policy.fastertransformer import FasterTransformerScheduler
 from ..policy.orca import OrcaScheduler
 from ..policy.request import Status
 from ..policy.vllm02 import Vllm02Scheduler
+from ..policy.vllm06 import Vllm06Scheduler
 from ..policy.vllm_v1 import V1Scheduler
 
 __all__ = ["MemoryUse", "memory_use"]
@@ -89,7 +90,9 @@ class MemoryUse:
         return cls(*(sum(w * x for w, x in zip(weights, column, strict=True)) / total for column in columns))
 
 
-def memory_use(scheduler: Vllm02Scheduler | V1Scheduler | OrcaScheduler | FasterTransformerScheduler) -> MemoryUse:
+def memory_use(
+    scheduler: Vllm02Scheduler | Vllm06Scheduler | V1Scheduler | OrcaScheduler | FasterTransformerScheduler,
+) -> MemoryUse:
     """Count what the slots of a policy's KV memory hold. Call it after `schedule`: it counts that step's tokens.
 
     Raises
@@ -136,6 +139,14 @@ def _vllm02(scheduler: Vllm02Scheduler) -> MemoryUse:
     return pages.use(scheduler.memory.gpu.size)
 
 
+def _vllm06(scheduler: Vllm06Scheduler) -> MemoryUse:
+    pages = _Pages(scheduler.config.block_size)
+    for r in scheduler.running:
+        final = min(r.request.prompt + r.request.output, scheduler.config.max_model_len + 1)  # as 0.2
+        pages.add(r.blocks, r.filled, final)
+    return pages.use(scheduler.memory.gpu.size)
+
+
 def _v1(scheduler: V1Scheduler) -> MemoryUse:
     pages = _Pages(scheduler.config.block_size)
     for r in scheduler.running:
@@ -150,6 +161,7 @@ COUNTERS: dict[type, Callable[[Any], MemoryUse]] = {
     OrcaScheduler: _orca,
     FasterTransformerScheduler: _fastertransformer,
     Vllm02Scheduler: _vllm02,
+    Vllm06Scheduler: _vllm06,
     V1Scheduler: _v1,
 }
 """Policy -> who counts its slots."""

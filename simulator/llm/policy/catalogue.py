@@ -18,8 +18,9 @@ from .orca import RESERVES, OrcaScheduler, orca_cannot
 from .request import LLMRequest
 from .sarathi import SarathiConfig, SarathiScheduler, sarathi_cannot, sarathi_fatal
 from .vllm02 import Vllm02Config, Vllm02Scheduler
+from .vllm06 import Vllm06Config, Vllm06Scheduler
 from .vllm_v1 import V1Config, V1Scheduler
-from .work import Work, work_02, work_contiguous, work_v1
+from .work import Work, work_02, work_06, work_contiguous, work_v1
 
 __all__ = ["POLICIES", "Policy", "adapters_cannot", "near", "policy_config", "policy_named"]
 
@@ -52,6 +53,8 @@ class Policy(Shown):
         (options, request) -> why the policy could not go on at all with this request, or None.
     in_flight : callable
         Options -> steps that are decided and not completed, at most.
+    timed : bool
+        Whether ``schedule`` takes the time of the decision (s): ``schedule(now)``.
     """
 
     config: type[Any]
@@ -61,6 +64,11 @@ class Policy(Shown):
     cannot: Callable[[Any, LLMRequest], str | None]
     fatal: Callable[[Any, LLMRequest], str | None]
     in_flight: Callable[[Any], int] = _one
+    timed: bool = False
+
+    def decide(self, scheduler: Any, now: float) -> Any:
+        """The scheduler's next step, decided at some time (s)."""
+        return scheduler.schedule(now) if self.timed else scheduler.schedule()
 
 
 def policy_named(name: str) -> Policy:
@@ -146,6 +154,34 @@ def _fatal_02(config: Vllm02Config, request: LLMRequest) -> str | None:
     return config.prefix_cannot(request)
 
 
+def _cannot_06(config: Vllm06Config, request: LLMRequest) -> str | None:
+    if request.prompt > config.prompt_limit:
+        return (
+            f"its prompt of {request.prompt} tokens is above the {config.prompt_limit} that max_model_len and "
+            "max_num_batched_tokens allow"
+        )
+    if request.prompt + request.output > config.max_model_len:
+        return _too_long(request, config.max_model_len)
+    # Preempted alone, it comes back with all tokens but the last, and that must fit beside the watermark; what is
+    # swapped in has slots ahead, too, and those are moved to the host.
+    swaps = config.preemption_mode == "swap"
+    need = -(-(request.prompt + request.output - 1 + swaps * config.num_lookahead_slots) // config.block_size)
+    room = config.num_gpu_blocks - int(config.watermark * config.num_gpu_blocks)
+    if need > room:
+        return f"needs {need} blocks, num_gpu_blocks {config.num_gpu_blocks} less the watermark leaves {room}"
+    return None
+
+
+def _fatal_06(config: Vllm06Config, request: LLMRequest) -> str | None:
+    if request.best_of != 1:
+        return "best_of: vLLM 0.6.6 takes samples as requests of their own"
+    if request.lora is not None and not config.max_loras:
+        return f"lora {request.lora!r}: the engine has no slots for adapters; give max_loras"
+    if request.cache_salt is not None and config.enable_prefix_caching:
+        return f"cache_salt {request.cache_salt!r}: vLLM 0.6.6 has none"
+    return None
+
+
 def _cannot_v1(config: V1Config, request: LLMRequest) -> str | None:
     if request.prompt < config.max_model_len < request.prompt + request.output:
         return _too_long(request, config.max_model_len)
@@ -180,7 +216,7 @@ def _too_long(request: LLMRequest, longest: int) -> str:
     )
 
 
-def _busy_02(scheduler: Vllm02Scheduler) -> bool:
+def _busy_02(scheduler: Vllm02Scheduler | Vllm06Scheduler) -> bool:
     return bool(scheduler.waiting or scheduler.running or scheduler.swapped)
 
 
@@ -194,6 +230,7 @@ def _in_flight_v1(config: V1Config) -> int:
 
 POLICIES: dict[str, Policy] = {
     "vllm-0.2": Policy(Vllm02Config, Vllm02Scheduler, work_02, _busy_02, _cannot_02, _fatal_02),
+    "vllm-0.6": Policy(Vllm06Config, Vllm06Scheduler, work_06, _busy_02, _cannot_06, _fatal_06, timed=True),
     "vllm-v1": Policy(V1Config, V1Scheduler, work_v1, _busy_v1, _cannot_v1, _fatal_v1, _in_flight_v1),
     "sarathi": Policy(SarathiConfig, SarathiScheduler, work_v1, _busy_v1, sarathi_cannot, sarathi_fatal),
     **{

@@ -12,9 +12,10 @@ from .fastertransformer import FasterTransformerScheduler
 from .orca import OrcaScheduler
 from .request import Status
 from .vllm02 import Vllm02Scheduler, Vllm02Step
+from .vllm06 import Vllm06Scheduler, Vllm06Step
 from .vllm_v1 import V1Scheduler, V1Step
 
-__all__ = ["Work", "work_02", "work_contiguous", "work_v1"]
+__all__ = ["Work", "work_02", "work_06", "work_contiguous", "work_v1"]
 
 
 @dataclass(slots=True)
@@ -106,6 +107,40 @@ def work_02(scheduler: Vllm02Scheduler, step: Vllm02Step, padded: bool) -> Work:
         wasted_tokens=round(wasted),
         capacity_tokens=pool.size * size,
         shared_tokens=(blocks - (held - idle)) * size,
+    )
+
+
+def work_06(scheduler: Vllm06Scheduler, step: Vllm06Step, padded: bool) -> Work:
+    """A step of vLLM 0.6."""
+    prefill: list[tuple[int, int]] = []
+    decodes = context = 0
+    for request, tokens in step.scheduled.items():
+        end = request.computed + tokens
+        fresh = tokens - step.cached.get(request, 0)
+        if fresh == 1 and end > 1:  # one token on a context costs what a decode costs, be it a prompt's last chunk
+            decodes += 1
+            context += end
+        else:
+            prefill.append((fresh, end - fresh))
+    size, pool = scheduler.config.block_size, scheduler.memory.gpu
+    held, blocks = pool.size - pool.free_blocks, sum(len(r.blocks) for r in scheduler.running)
+    return Work(
+        Iteration(tuple(prefill), decodes, context, len(step.samples)) if step.scheduled else None,
+        [r.request.id for r in step.samples],
+        admitted=[r.request.id for r in step.new],
+        preempted=[r.request.id for r in step.preempted],
+        ignored=[r.request.id for r in step.ignored],
+        cached={r.request.id: step.cached.get(r, 0) for r in step.new},
+        swap_out=len(step.swap_out),
+        swap_in=len(step.swap_in),
+        running=len(scheduler.running),
+        waiting=len(scheduler.waiting) + len(scheduler.swapped),
+        used_tokens=held * size,
+        wasted_tokens=blocks * size - sum(r.filled for r in scheduler.running),  # blocks that are shared are full
+        capacity_tokens=pool.size * size,
+        shared_tokens=(blocks - held) * size,
+        adapter_loads=step.loads,
+        adapter_copies=step.copies,
     )
 
 

@@ -15,6 +15,7 @@ from meshwright.simulator.llm.memory.contiguous import ContiguousConfig
 from meshwright.simulator.llm.policy.fastertransformer import FasterTransformerScheduler
 from meshwright.simulator.llm.policy.orca import OrcaScheduler
 from meshwright.simulator.llm.policy.vllm02 import Vllm02Config, Vllm02Scheduler
+from meshwright.simulator.llm.policy.vllm06 import Vllm06Config, Vllm06Scheduler
 from meshwright.simulator.llm.policy.vllm_v1 import V1Config, V1Scheduler
 
 
@@ -125,6 +126,9 @@ POLICIES = {
     "orca-oracle": lambda: OrcaScheduler(ContiguousConfig(200, max_model_len=32), "oracle"),
     "fastertransformer": lambda: FasterTransformerScheduler(ContiguousConfig(200, max_model_len=32)),
     "vllm-0.2": lambda: Vllm02Scheduler(Vllm02Config(25, 100, block_size=8, max_model_len=32)),
+    "vllm-0.6": lambda: Vllm06Scheduler(
+        Vllm06Config(25, 100, 8, 32, enable_prefix_caching=True, preemption_mode="swap", num_lookahead_slots=3)
+    ),
     "vllm-v1": lambda: V1Scheduler(V1Config(26, 8, 32, 16)),
 }
 
@@ -137,7 +141,7 @@ POLICIES = {
 def test_shares_are_whole_at_every_step_of_every_policy(policy, drawn):
     scheduler = POLICIES[policy]()
     for k, (prompt, output, best_of) in enumerate(drawn):
-        scheduler.add(LLMRequest(k, prompt, output, best_of=1 if policy == "vllm-v1" else best_of))
+        scheduler.add(LLMRequest(k, prompt, output, best_of=1 if policy in ("vllm-v1", "vllm-0.6") else best_of))
     for _ in range(2000):
         decision = scheduler.schedule()
         use = memory_use(scheduler)  # refuses shares that are negative or do not sum to 1
