@@ -118,7 +118,7 @@ def run_compiled(world: World, until: float | None = None) -> tuple[Records, Ite
         `why_not_compiled` first for what is known beforehand.
     """
     if world.fleet is not None:
-        changed = run_dynamic(world, world.fleet, price_of(world.cost, world.times), until)
+        changed = run_dynamic(world, world.fleet, until)
         if changed is None:
             raise NotCompiled("a step that takes no time")
         return changed

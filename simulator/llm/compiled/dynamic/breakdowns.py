@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from .....jit import inner
-from ..fleet.tables import DECODES, WAITS, FleetRules, Tables
+from ..fleet.tables import DECODES, WAITS, Tables
 from ..rules import BARE
 from .events import AGAIN, ARRIVES, BACK, DIES, FAILS, REPAIRED, schedule
-from .members import become, empty
+from .handoff import forget, row_of
+from .members import become, empty, let_go, wake
 from .requests import fail
-from .tables import DOWN, DRAINING, DRAWS, GONE, STARTING, UP, ZERO, Ledger, Ways
+from .tables import DECODE, DOWN, DRAINING, DRAWS, FIRST, GONE, STARTING, UP, ZERO, Handoff, Ledger, Ways
+from .transfers import release_sent
 
 __all__ = ["dies", "note_given", "repaired", "serve", "under_repair"]
 
@@ -23,7 +25,7 @@ _inline: Any = inner(**BARE)
 def note_given(d: Ledger, runs: Any, low: int, high: int, k: int) -> None:
     """Of the runs of tokens that were noted: their engine, and how many tokens each request was given."""
     for i in range(low, high):
-        runs[3, i] = k
+        runs[0, i], runs[3, i] = row_of(d, runs[0, i]), k
         d.trip[runs[0, i]].had += runs[2, i] - runs[1, i] + 1
 
 
@@ -61,36 +63,80 @@ def _given(s: Tables, d: Ledger, k: int, runs: Any, n_runs: int) -> int:
 
 
 @_inline
-def _anew(s: Tables, d: Ledger, r: int) -> None:
-    """A request is as if it had just come, but for when it was scheduled first."""
+def _anew(s: Tables, r: int) -> None:
+    """A request is as if it had just come."""
     q = s.request[r]
     q.slot = q.after = q.ahead = q.mark = q.before = q.behind = q.begin = q.child = q.sibling = q.parent = -1
     q.base = q.joined = q.computed = q.awaited = q.owed = q.stamp = q.last = q.resumed = 0
     q.blocks = q.gone = q.published = 0
     q.length, q.state = q.prompt, WAITS
-    if np.isnan(d.scheduled[r]):
-        d.scheduled[r] = s.times[1, r]
 
 
 @_inline
-def _retry(x: FleetRules, w: Ways, s: Tables, d: Ledger, calls: Any, r: int, now: float) -> None:
+def _waits_no_more(d: Ledger, role: int, r: int) -> None:
+    """A request does not wait for an engine of a role any more, if it did, wherever it stands among those that do."""
+    other = d.waiting[role, 0]
+    while other >= 0 and other != r:
+        other = d.trip[other].later
+    if other < 0:
+        return
+    t = d.trip[r]
+    if t.earlier >= 0:
+        d.trip[t.earlier].later = t.later
+    else:
+        d.waiting[role, 0] = t.later
+    if t.later >= 0:
+        d.trip[t.later].earlier = t.earlier
+    else:
+        d.waiting[role, 1] = t.earlier
+
+
+@_inline
+def _others_let_go(xs: Any, s: Tables, d: Ledger, h: Handoff, dead: int, row: int, now: float) -> None:
+    """What others hold of a request, or keep for it, is free: nobody sends or decodes it in this try."""
+    sender, receiver, half = h.sender[row], h.receiver[row], len(d.scheduled) + row
+    h.sender[row] = h.receiver[row] = -1
+    if sender >= 0 and sender != dead:
+        release_sent(xs[FIRST], s, d, h, sender, row, now)
+    if receiver >= 0 and receiver != dead:
+        forget(xs[DECODE], s, d, h, d.member[receiver].slot, half)
+        let_go(s, d, receiver, half, now)
+        wake(s, d, receiver, now)
+    if sender == dead and receiver < 0:
+        _waits_no_more(d, DECODE, half)
+
+
+@_inline
+def _retry(
+    xs: Any, w: Ways, s: Tables, d: Ledger, h: Handoff | None, calls: Any, dead: int, row: int, now: float
+) -> None:
     """A request has lost its engine: send it again or give it up."""
-    t, q = d.trip[r], s.request[r]
+    t = d.trip[row]
     t.retries += 1
+    if h is not None:
+        _others_let_go(xs, s, d, h, dead, row, now)
+    if not w.keep:
+        d.begun[row], t.lost = now, t.had
+    for half in range(row, len(d.trip), len(d.scheduled)):
+        if w.keep:
+            s.request[half].prompt += t.had - t.kept
+        _anew(s, half)
     if w.keep:
-        q.prompt += t.had - t.kept
         t.kept = t.had
-    else:
-        d.begun[r], t.lost = now, t.had
-    _anew(s, d, r)
+    if h is not None:
+        s.request[row].target = s.request[row].prompt + 1
+    if np.isnan(d.scheduled[row]):
+        d.scheduled[row] = s.times[1, row]
     if t.retries > w.max_retries:
-        fail(x, s, d, calls, r, now)
+        fail(xs[FIRST], s, d, calls, row, now)
     else:
-        schedule(s, now + w.retry_s, ARRIVES, AGAIN, r, ZERO)
+        schedule(s, now + w.retry_s, ARRIVES, AGAIN, row, ZERO)
 
 
 @_inline
-def dies(x: FleetRules, w: Ways, s: Tables, d: Ledger, calls: Any, tables: Any, n_runs: int, k: int, now: float) -> int:
+def dies(
+    xs: Any, w: Ways, s: Tables, d: Ledger, h: Handoff | None, calls: Any, tables: Any, n_runs: int, k: int, now: float
+) -> int:
     """Engine `k` fails. Its requests are tried again elsewhere. How many runs of tokens there are now."""
     clock, state, runs = tables
     m = d.member[k]
@@ -98,7 +144,7 @@ def dies(x: FleetRules, w: Ways, s: Tables, d: Ledger, calls: Any, tables: Any, 
     n_runs = _given(s, d, k, runs, n_runs)
     s.engine[e].iteration -= _under_way(s, d, k, now, clock, state)
     become(d, k, GONE if drained else DOWN, now)  # one that is being drained was to go anyway: nobody repairs it
-    empty(x, s, d, e)
+    empty(xs[m.role], s, h, e)
     s.engine[e].idle = 0  # it decides nothing before it is back
     m.born += 1
     m.deaths += 1
@@ -106,7 +152,7 @@ def dies(x: FleetRules, w: Ways, s: Tables, d: Ledger, calls: Any, tables: Any, 
     m.first = m.last = -1
     while r >= 0:
         behind = d.trip[r].behind
-        _retry(x, w, s, d, calls, r, now)
+        _retry(xs, w, s, d, h, calls, k, row_of(d, r), now)
         r = behind
     return n_runs
 

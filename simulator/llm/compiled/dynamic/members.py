@@ -8,7 +8,7 @@ from .....jit import inner
 from ..fleet.tables import FleetRules, Tables
 from ..rules import BARE, CALL
 from .events import DECIDES, STEP, schedule
-from .tables import DRAINING, GONE, MEMBERS, SPANS, UP, Ledger
+from .tables import DRAINING, GONE, MEMBERS, SPANS, UP, Handoff, Ledger
 
 __all__ = ["become", "empty", "join", "let_go", "take", "wake"]
 
@@ -45,18 +45,18 @@ def become(d: Ledger, k: int, state: int, now: float) -> None:
     d.span[0, n], d.span[1, n], d.at[0, n], d.at[1, n] = k, m.state, d.since[k], now
     d.tally[SPANS] += 1
     if m.state == UP:
-        _serves_no_more(d.up, m.slot)
+        _serves_no_more(d.up[m.role], m.slot)
     m.state, d.since[k] = state, now
     m.turns += 1
     if state == UP:
-        _serves(d.up, d.number, m.slot)
+        _serves(d.up[m.role], d.number, m.slot)
     if state == GONE:
         d.number[m.slot] = -1
         m.slot = -1
 
 
 @_inline
-def empty(x: FleetRules, s: Tables, d: Ledger, e: int) -> None:
+def empty(x: FleetRules, s: Tables, h: Handoff | None, e: int) -> None:
     """An engine has nothing in its memory, in its queues, and under way."""
     g = s.engine[e]
     g.free = x.pool
@@ -71,7 +71,7 @@ def empty(x: FleetRules, s: Tables, d: Ledger, e: int) -> None:
     for i in range(2):
         s.final[e, i, 0] = s.owe[e, i, 0] = 0
     if x.caching:
-        block, count = s.block[e], s.block.shape[1]
+        block, count = s.block[e], x.pool + 1
         for b in range(count):
             block[b].content = -1
             block[b].shares = block[b].previous = block[b].following = 0
@@ -80,27 +80,34 @@ def empty(x: FleetRules, s: Tables, d: Ledger, e: int) -> None:
         for i in range(2):
             for b in range(s.bucket.shape[2]):
                 s.bucket[e, i, b] = 0
+    if h is not None:
+        desk = h.desk[e]
+        desk.first = desk.last = desk.landed = desk.final = -1
+        desk.announced = desk.coming = desk.held = 0
+        desk.began = desk.sent = desk.received = 0.0
 
 
 @_inline
-def join(x: FleetRules, s: Tables, d: Ledger, state: int, now: float) -> int:
+def join(x: FleetRules, s: Tables, d: Ledger, h: Handoff | None, role: int, state: int, now: float) -> int:
     """One more engine, in a row that nobody has: its number."""
     k, e = d.tally[MEMBERS], 0
     while d.number[e] >= 0:
         e += 1
     d.tally[MEMBERS] += 1
     m = d.member[k]
-    m.slot, m.state, m.foreseen, m.first, m.last = e, state, -1, -1, -1
+    m.role, m.slot, m.state, m.foreseen, m.first, m.last = role, e, state, -1, -1, -1
     d.number[e], d.since[k] = k, now
-    empty(x, s, d, e)
+    empty(x, s, h, e)
     s.engine[e].iteration = 0
     return k
 
 
 @_inline
 def wake(s: Tables, d: Ledger, k: int, now: float) -> None:
-    """Let an idle engine decide again, because something changed."""
+    """Let an idle engine decide again, because something changed; one that is gone has nothing to decide."""
     m = d.member[k]
+    if m.slot < 0:
+        return
     g = s.engine[m.slot]
     if g.idle:
         g.idle = 0

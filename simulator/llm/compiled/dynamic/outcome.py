@@ -13,7 +13,7 @@ from ...result.iterations import Iterations, TokenRuns
 from ...world import Records, World
 from ..fleet.run import COLUMNS
 from ..fleet.tables import DECODES, DONE, FleetRules, Tables
-from .tables import LEFT, MEMBERS, SPANS, Ledger
+from .tables import FIRST, LEFT, MEMBERS, SPANS, Handoff, Ledger
 
 __all__ = ["outcome"]
 
@@ -30,30 +30,47 @@ class _Life:
 
 
 def outcome(
-    world: World, x: FleetRules, s: Tables, d: Ledger, told: tuple[Any, Any, Any], end: float
+    world: World,
+    xs: tuple[FleetRules, ...],
+    s: Tables,
+    d: Ledger,
+    h: Handoff | None,
+    told: tuple[Any, Any, Any],
+    end: float,
 ) -> tuple[Records, Iterations, TokenRuns, FleetReport]:
     """Everything from the tables after the last event, which was at `end`."""
+    n, x = len(world.trace), xs[FIRST]
     clock, state, runs = told
-    records = Records(len(world.trace))
-    records.arrival[:], scheduled, records.finish[:] = s.times
+    records = Records(n)
+    records.arrival[:], scheduled, records.finish[:] = s.times[:, :n]
     records.scheduled[:] = np.where(np.isnan(d.scheduled), scheduled, d.scheduled)
-    records.preemptions[:], records.cached_tokens[:], records.engine[:], ignored = s.counts
+    preemptions, records.cached_tokens[:], records.engine[:], ignored = s.counts[:, :n]
+    records.preemptions[:] = preemptions + (s.counts[0, n:] if h is not None else 0)
     records.ignored[:] = ignored > 0
     many = int(d.tally[MEMBERS])
-    iterations = _iterations(x, many, bool(d.member["began"].any()), clock, state)
+    iterations = _iterations(x, many, _capacity(xs, d), clock, state)
     runs = _runs(s, d, runs, iterations)
     seen, at = np.unique(runs.request, return_index=True)
     records.first_token[seen] = iterations.end[runs.first[at]]
     np.add.at(records.generated, runs.request, runs.last - runs.first + 1)
-    journal = Journal(len(world.trace))
-    journal.first_engine[:], journal.retries[:] = d.trip["first"], d.trip["retries"]
-    journal.lost_tokens[:], journal.failed[:], journal.begun[:] = d.trip["lost"], d.trip["failed"] > 0, d.begun
+    journal, trip = Journal(n), d.trip[:n]
+    journal.first_engine[:], journal.retries[:] = trip["first"], trip["retries"]
+    journal.lost_tokens[:], journal.failed[:], journal.begun[:] = trip["lost"], trip["failed"] > 0, d.begun
+    if h is not None:
+        (journal.transfer_start[:], journal.transfer_end[:]), journal.transfer_bytes[:] = h.time, h.size
     journal.deaths = dict(enumerate(d.member["deaths"][:many].tolist()))
     stopped = x.until if np.isfinite(x.until) and d.tally[LEFT] else end
-    return records, iterations, runs, report(journal, _lives(d, many), iterations, runs, float(stopped))
+    return records, iterations, runs, report(journal, _lives(world, d, many), iterations, runs, float(stopped))
 
 
-def _iterations(x: FleetRules, many: int, began: bool, clock: Any, state: Any) -> Iterations:
+def _capacity(xs: tuple[FleetRules, ...], d: Ledger) -> int:
+    """Token slots of an engine, on average of those that ever computed."""
+    began = d.member[d.member["began"] > 0]
+    slots = np.array([x.pool * x.size for x in xs])[began["role"]].tolist()
+    return round(sum(slots) / len(slots)) if slots else 0
+
+
+def _iterations(x: FleetRules, many: int, capacity: int, clock: Any, state: Any) -> Iterations:
     """Iterations by engine; what had not ended by the horizon is none, nor what a failure kept from beginning."""
     ended = np.flatnonzero((clock[1] < x.until) & (state[8] >= 0))
     order = ended[np.argsort(state[8, ended], kind="stable")]
@@ -64,7 +81,7 @@ def _iterations(x: FleetRules, many: int, began: bool, clock: Any, state: Any) -
         end=clock[1, order],
         swap_out=nothing,
         swap_in=nothing,
-        capacity_tokens=x.pool * x.size if began else 0,
+        capacity_tokens=capacity,
         engines=many,
     )
 
@@ -76,7 +93,8 @@ def _runs(s: Tables, d: Ledger, noted: Any, iterations: Iterations) -> TokenRuns
     whose = q["engine"][open_]
     decoded = s.engine["iteration"][m["slot"][whose]] - 1
     last = np.where(q["state"][open_] == DECODES, decoded, q["last"][open_])
-    row, first, last, whose = np.concatenate((noted, np.stack((open_, q["begin"][open_], last, whose))), axis=1)
+    unfinished = np.stack((open_ % len(d.scheduled), q["begin"][open_], last, whose))
+    row, first, last, whose = np.concatenate((noted, unfinished), axis=1)
     # An engine's iterations stand together.
     upto = np.searchsorted(iterations.engine, np.arange(iterations.engines + 1))
     first, last = upto[whose] + first, np.minimum(upto[whose] + last, upto[whose + 1] - 1)
@@ -90,11 +108,12 @@ def _runs(s: Tables, d: Ledger, noted: Any, iterations: Iterations) -> TokenRuns
     return TokenRuns(row[apart[:-1]], first[apart[:-1]], last[apart[1:]])
 
 
-def _lives(d: Ledger, many: int) -> list[_Life]:
+def _lives(world: World, d: Ledger, many: int) -> list[_Life]:
     """The engines' lives."""
     spans: list[list[tuple[str, float, float]]] = [[] for _ in range(many)]
     n = int(d.tally[SPANS])
     for k, state, begin, end in zip(*d.span[:, :n].tolist(), *d.at[:, :n].tolist(), strict=True):
         spans[k].append((STATES[state], begin, end))
-    states, since = d.member["state"].tolist(), d.since.tolist()
-    return [_Life(k, "both", STATES[states[k]], since[k], spans[k]) for k in range(many)]
+    states, roles, since = d.member["state"].tolist(), d.member["role"].tolist(), d.since.tolist()
+    names = ("both",) if world.fleet is None else world.fleet.roles
+    return [_Life(k, names[roles[k]], STATES[states[k]], since[k], spans[k]) for k in range(many)]

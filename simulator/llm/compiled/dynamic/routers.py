@@ -36,7 +36,7 @@ _inline: Any = inner(**BARE)
 
 
 @inner(**CALL)
-def below(drawn: Any, tally: Any, n: int) -> Any:
+def below(drawn: Any, routed: Any, n: int) -> Any:
     """An integer in [0, n) from a stream of 32 random bits, as `numpy.random.Generator.integers` draws it.
 
     Lemire's method (2019), which numpy uses for ranges of less than 2^32.
@@ -46,8 +46,8 @@ def below(drawn: Any, tally: Any, n: int) -> Any:
     wide, low = np.uint64(n), np.uint64(0xFFFFFFFF)
     least = (low + np.uint64(1) - wide) % wide
     while True:
-        product = np.uint64(drawn[tally[USED]]) * wide
-        tally[USED] += 1
+        product = np.uint64(drawn[routed[USED]]) * wide
+        routed[USED] += 1
         if (product & low) >= least:
             return np.int64(product >> np.uint64(32))
 
@@ -97,7 +97,7 @@ def _most_cached(x: FleetRules, s: Tables, up: Any, r: int) -> int:
 
 
 @_inline
-def _known(s: Tables, d: Ledger, route: Routing, r: int) -> int:
+def _known(s: Tables, d: Ledger, route: Routing, up: Any, r: int) -> int:
     """The engine that last saw the longest known beginning of a request, if that is worth it and it serves; else the
     least loaded."""
     begin, end = route.begin[r], route.begin[r + 1]
@@ -112,29 +112,30 @@ def _known(s: Tables, d: Ledger, route: Routing, r: int) -> int:
                 chosen = m.slot
             break
     if chosen < 0:
-        chosen = _least(s, d.up, LEAST_OUTSTANDING)
+        chosen = _least(s, up, LEAST_OUTSTANDING)
     for i in range(begin, end):
         route.home[route.keys[i]] = d.number[chosen]
     return chosen
 
 
 @_inline
-def choose(x: FleetRules, s: Tables, d: Ledger, route: Routing, r: int) -> int:
-    """The row of the engine of a request, of those that serve; there is one."""
-    kind, up, sent = route.kind, d.up, d.tally[SENT]
-    d.tally[SENT] += 1
+def choose(x: FleetRules, s: Tables, d: Ledger, route: Routing, role: int, r: int) -> int:
+    """The row of the engine of a request, of those of a role that serve; there is one."""
+    kind, up, drawn, routed = route.kind, d.up[role], d.drawn[role], d.routed[role]
+    sent = routed[SENT]
+    routed[SENT] += 1
     if kind == ASSIGNED:
         return up[1 + sent % up[0]]
     if kind == RANDOM:
-        return up[1 + below(d.drawn, d.tally, up[0])]
+        return up[1 + below(drawn, routed, up[0])]
     if kind == POWER_OF_TWO:
-        first = below(d.drawn, d.tally, up[0])
+        first = below(drawn, routed, up[0])
         if up[0] == 1:
             return up[1]
-        second = (first + 1 + below(d.drawn, d.tally, up[0] - 1)) % up[0]
+        second = (first + 1 + below(drawn, routed, up[0] - 1)) % up[0]
         one, other = up[1 + first], up[1 + second]
         return other if s.engine[other].outstanding < s.engine[one].outstanding else one
     if kind >= SESSION_AFFINITY:
-        return _known(s, d, route, r)
+        return _known(s, d, route, up, r)
     chosen = _most_cached(x, s, up, r) if kind == PREFIX_AWARE else -1
     return _least(s, up, LEAST_OUTSTANDING if kind == PREFIX_AWARE else kind) if chosen < 0 else chosen

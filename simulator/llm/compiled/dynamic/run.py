@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,15 +14,15 @@ from ...fleet.options import Fleet
 from ...fleet.report import FleetReport
 from ...result.iterations import Iterations, TokenRuns
 from ...world import Records, World
-from ..contents import contents, roots
-from ..fleet.routing import KINDS, PREFIX_AFFINITY, SESSION_AFFINITY, Routing, router_name
-from ..fleet.run import calls_of, rules_of, tables_of
+from ..fleet.run import calls_of, tables_of
 from ..fleet.tables import FleetRules, Tables
 from ..lists import wider
+from ..prices import price_of
 from .growth import METRICS
 from .outcome import outcome
-from .routers import DRAWS_OF_ONE, RANDOM
-from .tables import DRAWS, LEFT, MEMBER, MEMBERS, RULE, SPANS, TALLIES, TRIP, UP, USED, Ledger, Ways
+from .pools import both_halves, handoff_of, kinds_of
+from .routings import Drawn, routing_of
+from .tables import DRAWS, LEFT, MEMBER, MEMBERS, RULE, SPANS, TALLIES, TRIP, UP, Handoff, Ledger, Ways
 
 __all__ = ["run_dynamic"]
 
@@ -33,31 +32,37 @@ widened."""
 
 
 def run_dynamic(
-    world: World, fleet: Fleet, price: Any, until: float | None
+    world: World, fleet: Fleet, until: float | None
 ) -> tuple[Records, Iterations, TokenRuns, FleetReport] | None:
     """Serve the requests with a fleet that changes; None where the reference must say what is wrong."""
     from .loop import TABLE_FULL, serve_changing
 
-    rules, ways = rules_of(world, until), _ways(fleet.faults)
+    kinds, counts, xs = kinds_of(world, fleet, until)
     grow = max((rule.max_engines for rule in fleet.scaling), default=0)
-    tables = tables_of(replace(world, engines=world.engines + grow + SPARE), rules)
-    calls, random = calls_of(world, _routing(world, fleet)), _random(world)
-    lives = _Lives(fleet.faults, fleet.seed)
-    ledger = _ledger(world, fleet, len(tables.engine), lives)
-    tables = _begin(tables, ledger, rules, calls, _first_events(world, fleet, ledger, calls))
+    halves = [tables_of(replace(k, engines=sum(counts) + grow + SPARE), x) for k, x in zip(kinds, xs, strict=True)]
+    tables, handoff = halves[0], None
+    if fleet.pools is not None:
+        tables, handoff = both_halves(*halves), handoff_of(fleet, len(world.trace), len(halves[0].engine))
+    routes = tuple(routing_of(kind, i * len(world.trace)) for i, kind in enumerate(kinds))
+    calls = (*calls_of(world, routes[0])[:-1], routes)
+    drawn, lives = Drawn(kinds), _Lives(fleet.faults, fleet.seed)
+    ledger = _ledger(world, fleet, counts, len(tables.engine), lives)
+    tables = _begin(tables, ledger, counts, xs, _first_events(world, fleet, ledger, calls))
+    roles = xs, tuple(price_of(k.cost, k.times) for k in kinds)
     # 4096 iterations at first: a guess, as tables that are full are widened.
     clock, state, runs = np.empty((2, 4096)), np.empty((9, 4096), np.int64), np.empty((4, 4096), np.int64)
     status, n, n_runs, end = TABLE_FULL, 0, 0, 0.0
     while status == TABLE_FULL:
         clock, state = wider(clock, n, 1), wider(state, n, 1)
         runs = wider(runs, n_runs, 2 * tables.looked.shape[1] + len(ledger.trip) + 5)
-        tables, ledger = _roomier(tables, ledger, grow, lives, random)
+        tables, ledger, handoff = _roomier(tables, ledger, handoff, grow, lives)
+        ledger = ledger._replace(drawn=drawn.wider(ledger))
         status, n, n_runs, end = serve_changing(
-            rules, ways, price, tables, ledger, calls, (clock, state, runs), (n, n_runs), end
+            roles, _ways(fleet.faults), tables, ledger, handoff, calls, (clock, state, runs), (n, n_runs), end
         )
     if status:
         return None
-    return outcome(world, rules, tables, ledger, (clock[:, :n], state[:, :n], runs[:, :n_runs]), end)
+    return outcome(world, xs, tables, ledger, handoff, (clock[:, :n], state[:, :n], runs[:, :n_runs]), end)
 
 
 def _ways(faults: Faults | None) -> Ways:
@@ -104,50 +109,17 @@ class _Lives:
         return wide
 
 
-def _random(world: World) -> Callable[[int], Any]:
-    """The stream that the world's router draws from, 32 bits at a time."""
-    router: Any = world.router
-    rng = copy.deepcopy(router).rng if hasattr(router, "rng") else None  # if the reference takes over, it begins anew
-    if rng is None:
-        return lambda count: np.zeros(count, dtype=np.uint32)
-    return lambda count: rng.integers(2**32, size=count, dtype=np.uint32)
-
-
-def _routing(world: World, fleet: Fleet) -> Routing:
-    """The router in numbers: as `fleet.routing` has it, but that how many engines there are is not known beforehand."""
-    trace, n, name = world.trace, len(world.trace), router_name(world.router)
-    assert name is not None
-    kind = RANDOM if name == "random" else KINDS[name]
-    begin, keys, block = np.zeros(n + 1, dtype=np.int64), np.zeros(0, dtype=np.int64), 0
-    if kind == PREFIX_AFFINITY and trace.prefix_ids is not None:
-        block = 512  # as the router's own default
-        given = contents(trace, block)
-        # Behind those of the prompt a request's own, for tokens that become part of it.
-        count = (trace.prompt_tokens + trace.output_tokens) // block
-        begin[1:] = np.cumsum(count)
-        row = np.repeat(np.arange(n), count)
-        k = np.arange(len(row)) - begin[row]
-        shared = k < given.shared[row]
-        keys = given.own[row] + k
-        row, k = row[shared], k[shared]
-        keys[shared] = given.nodes[given.begin[row] + k // given.per] * given.per + k % given.per
-    elif kind in (SESSION_AFFINITY, PREFIX_AFFINITY) and trace.after is not None and trace.dialogue:
-        begin, keys = np.arange(n + 1), roots(trace.after)
-    home = np.full(int(keys.max(initial=0)) + 1, -1, dtype=np.int64)
-    return Routing(kind, np.zeros((2, 1), dtype=np.int64), begin, keys, home, block)
-
-
-def _ledger(world: World, fleet: Fleet, rows: int, lives: _Lives) -> Ledger:
-    """Tables of a fleet in which nothing has happened."""
-    n, engines, rules = len(world.trace), world.engines, fleet.scaling
+def _ledger(world: World, fleet: Fleet, counts: tuple[int, ...], rows: int, lives: _Lives) -> Ledger:
+    """Tables of a fleet in which nothing has happened, with so many engines of each role."""
+    n, engines, roles, rules = len(world.trace), sum(counts), len(counts), fleet.scaling
     events = () if fleet.faults is None else fleet.faults.events
     rule = np.zeros(len(rules), dtype=RULE)
     for i, given in enumerate(rules):
         rule[i] = (
-            given.min_engines, given.max_engines, METRICS.index(given.metric), 0, given.target, given.interval_s,
-            given.start_s, given.tolerance,
+            fleet.roles.index(given.role), given.min_engines, given.max_engines, METRICS.index(given.metric),
+            given.patience, 0, given.target, given.interval_s, given.start_s, given.tolerance,
         )  # fmt: skip
-    trip = np.zeros(n, dtype=TRIP)
+    trip = np.zeros(roles * n, dtype=TRIP)
     trip["first"] = -1
     tally = np.zeros(TALLIES, dtype=np.int64)
     tally[LEFT], tally[DRAWS] = n, 1
@@ -156,8 +128,8 @@ def _ledger(world: World, fleet: Fleet, rows: int, lives: _Lives) -> Ledger:
         since=np.zeros(2 * engines),
         number=np.full(rows, -1, dtype=np.int64),
         row=np.zeros((rows, 2), dtype=np.int64),
-        up=np.zeros(rows + 1, dtype=np.int64),
-        waiting=np.full(2, -1, dtype=np.int64),
+        up=np.zeros((roles, rows + 1), dtype=np.int64),
+        waiting=np.full((roles, 2), -1, dtype=np.int64),
         trip=trip,
         scheduled=np.full(n, np.nan),
         begun=np.full(n, -np.inf),
@@ -167,8 +139,9 @@ def _ledger(world: World, fleet: Fleet, rows: int, lives: _Lives) -> Ledger:
         fault=np.array([event.engine for event in events], dtype=np.int64),
         repair=np.array([event.repair_s for event in events], dtype=np.float64),
         rule=rule,
-        answer=np.zeros((len(rules), rules[0].patience if rules else 1), dtype=np.int64),
-        drawn=np.zeros(0, dtype=np.uint32),
+        answer=np.zeros((len(rules), max((rule.patience for rule in rules), default=1)), dtype=np.int64),
+        drawn=np.zeros((roles, 0), dtype=np.uint32),
+        routed=np.zeros((roles, 2), dtype=np.int64),
         tally=tally,
     )
 
@@ -180,7 +153,7 @@ def _first_events(world: World, fleet: Fleet, d: Ledger, calls: Any) -> list[tup
     first, sent, arrival = calls[:3]
     events: list[tuple[float, int, int]] = []
     if fleet.faults is not None and fleet.faults.mtbf_s is not None:
-        events += [(float(d.lives[k, 0, 0]), FAILS, told(DIES, k, 0)) for k in range(world.engines)]
+        events += [(float(d.lives[k, 0, 0]), FAILS, told(DIES, k, 0)) for k in range(len(d.member) // 2)]
     events += [(float(rule.interval_s), SCALES, told(SCALE, i, 0)) for i, rule in enumerate(fleet.scaling)]
     if fleet.faults is not None:
         events += [(float(event.at_s), FAILS, told(STRIKES, i, 0)) for i, event in enumerate(fleet.faults.events)]
@@ -192,19 +165,26 @@ def _first_events(world: World, fleet: Fleet, d: Ledger, calls: Any) -> list[tup
     return events
 
 
-def _begin(s: Tables, d: Ledger, x: FleetRules, calls: Any, events: list[tuple[float, int, int]]) -> Tables:
+def _begin(
+    s: Tables, d: Ledger, counts: tuple[int, ...], xs: tuple[FleetRules, ...], events: list[tuple[float, int, int]]
+) -> Tables:
     """The engines that are there at the beginning serve, and the first events are in the heap."""
     from ..fleet.blocks import fresh_pools
     from ..fleet.events import KIND
 
-    engines = len(d.member) // 2
-    if x.caching:  # what joins later is emptied then
-        fresh_pools(s._replace(block=s.block[:engines], bucket=s.bucket[:engines]))
+    engines, before = sum(counts), 0
     there = d.member[:engines]
-    there["slot"] = d.number[:engines] = d.up[1 : engines + 1] = np.arange(engines)
+    there["slot"] = d.number[:engines] = np.arange(engines)
+    for role, (count, x) in enumerate(zip(counts, xs, strict=True)):
+        mine = slice(before, before + count)
+        if x.caching:  # what joins later is emptied then
+            fresh_pools(s._replace(block=s.block[mine, : x.pool + 1], bucket=s.bucket[mine]))
+        s.engine["free"][mine], there["role"][mine] = x.pool, role
+        d.up[role, 0], d.up[role, 1 : count + 1] = count, there["slot"][mine]
+        before += count
     there["state"], there["drawn"] = UP, 1
     there["first"] = there["last"] = -1
-    d.up[0] = d.tally[MEMBERS] = engines
+    d.tally[MEMBERS] = engines
     order = sorted(range(len(events)), key=lambda i: (*events[i][:2], i))  # a sorted list is a heap
     event, time = np.zeros((2 * len(events) + 16, 2), dtype=np.int64), np.zeros(2 * len(events) + 16)
     for place, i in enumerate(order):
@@ -214,11 +194,14 @@ def _begin(s: Tables, d: Ledger, x: FleetRules, calls: Any, events: list[tuple[f
     return s._replace(event=event, time=time)
 
 
-def _roomier(s: Tables, d: Ledger, grow: int, lives: _Lives, random: Callable[[int], Any]) -> tuple[Tables, Ledger]:
+def _roomier(
+    s: Tables, d: Ledger, h: Handoff | None, grow: int, lives: _Lives
+) -> tuple[Tables, Ledger, Handoff | None]:
     """Tables with room for what the next events may need; see `loop`, which returns where there is none."""
     n = len(d.trip)
     if np.count_nonzero(d.number < 0) < grow:
         s, d = _more_rows(s, d, len(d.number) + grow)
+        h = None if h is None else h._replace(desk=_longer(h.desk, len(d.number)))
     engines, events = len(d.number), int(s.tally[0]) + 2 * (n + len(d.number)) + 8
     if events > len(s.time):
         s = s._replace(event=_longer(s.event, 2 * events), time=_longer(s.time, 2 * events))
@@ -233,10 +216,7 @@ def _roomier(s: Tables, d: Ledger, grow: int, lives: _Lives, random: Callable[[i
         each *= 2
     if d.lives.shape[:2] != (members, each):
         d = d._replace(lives=lives.wider(d.lives, members, each))
-    drawn = int(d.tally[USED]) + DRAWS_OF_ONE * (n + 1) + 64
-    if drawn > len(d.drawn):
-        d = d._replace(drawn=np.concatenate((d.drawn, random(2 * drawn - len(d.drawn)))))
-    return s, d
+    return s, d, h
 
 
 def _more_rows(s: Tables, d: Ledger, rows: int) -> tuple[Tables, Ledger]:
@@ -245,7 +225,9 @@ def _more_rows(s: Tables, d: Ledger, rows: int) -> tuple[Tables, Ledger]:
     s = s._replace(**{name: _longer(getattr(s, name), rows) for name in names})
     number = np.full(rows, -1, dtype=np.int64)
     number[: len(d.number)] = d.number
-    return s, d._replace(number=number, row=_longer(d.row, rows), up=_longer(d.up, rows + 1))
+    up = np.zeros((len(d.up), rows + 1), dtype=np.int64)
+    up[:, : d.up.shape[1]] = d.up
+    return s, d._replace(number=number, row=_longer(d.row, rows), up=up)
 
 
 def _longer(table: Any, rows: int) -> Any:

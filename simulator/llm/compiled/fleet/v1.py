@@ -17,7 +17,7 @@ from .tables import DECODES, DONE, RUNS, WAITS, FleetRules, Tables
 from .v1_states import after_token, alone, note_run, preempt, starts, stops, victim
 from .waiting import dequeue
 
-__all__ = ["admit", "complete", "decide"]
+__all__ = ["admit", "complete", "decide", "run_first", "settle"]
 
 _inline: Any = inner(**BARE)
 
@@ -208,25 +208,30 @@ def _computes(x: FleetRules, s: Tables, e: int, r: int, runs: Any, n_runs: int) 
 
 
 @_inline
-def decide(
-    x: FleetRules, s: Tables, e: int, now: float, runs: Any, n_runs: int
-) -> tuple[int, int, int, int, int, int, int]:
-    """Decide a step of an engine.
-
-    Returns
-    -------
-    tokens, chunks, decodes, context, outputs : int
-        The iteration, its chunks in ``s.new`` and ``s.old``; no tokens: nothing to compute.
-    preempted, n_runs : int
-        Requests preempted; runs of tokens noted.
-    """
+def run_first(x: FleetRules, s: Tables, e: int) -> tuple[int, int, int, int]:
+    """A step begins with those that run: how many it looks at and chooses one by one, what these take of the budget,
+    requests preempted."""
     g = s.engine[e]
     g.most = x.threshold if x.alone or g.running + g.waiting > 1 else 0
     n = _to_look_at(x, s, e)
     m, used, preempted = _serve_running(x, s, e, n)
-    chosen = m
-    if preempted == 0:
-        m = admit(x, s, e, m, x.budget - g.decoding - used, now)
+    return n, m, used, preempted
+
+
+@_inline
+def settle(
+    x: FleetRules, s: Tables, e: int, n: int, first: int, m: int, runs: Any, n_runs: int
+) -> tuple[int, int, int, int, int, int]:
+    """A step is decided: all chosen tokens are computed. The first `first` of `m` chosen ones ran before.
+
+    Returns
+    -------
+    tokens, chunks, decodes, context, outputs : int
+        As `decide`.
+    n_runs : int
+        Runs of tokens noted.
+    """
+    g = s.engine[e]
     tokens = g.decoding
     for i in range(m):
         tokens += s.chosen[1, i]
@@ -237,8 +242,8 @@ def decide(
         g.computed += g.decoding
         s.final[e, g.decided & 1, 0] = s.owe[e, g.decided & 1, 0] = 0
     g.looks = 0
-    for i in range(n + m - chosen):
-        r = s.todo[i] if i < n else s.chosen[0, chosen + i - n]
+    for i in range(n + m - first):
+        r = s.todo[i] if i < n else s.chosen[0, first + i - n]
         q = s.request[r]
         if q.state == DECODES:
             after_token(x, s, e, r, q.base + g.decided)
@@ -256,6 +261,27 @@ def decide(
         if q.state == RUNS:
             s.looked[e, g.looks] = r
             g.looks += 1
+    return tokens, chunks, decodes, context, outputs, n_runs
+
+
+@_inline
+def decide(
+    x: FleetRules, s: Tables, e: int, now: float, runs: Any, n_runs: int
+) -> tuple[int, int, int, int, int, int, int]:
+    """Decide a step of an engine.
+
+    Returns
+    -------
+    tokens, chunks, decodes, context, outputs : int
+        The iteration, its chunks in ``s.new`` and ``s.old``; no tokens: nothing to compute.
+    preempted, n_runs : int
+        Requests preempted; runs of tokens noted.
+    """
+    n, first, used, preempted = run_first(x, s, e)
+    m = first
+    if preempted == 0:
+        m = admit(x, s, e, m, x.budget - s.engine[e].decoding - used, now)
+    tokens, chunks, decodes, context, outputs, n_runs = settle(x, s, e, n, first, m, runs, n_runs)
     return tokens, chunks, decodes, context, outputs, preempted, n_runs
 
 

@@ -357,7 +357,6 @@ def test_what_does_not_go_together():
         ({"pools": pools(decode_router="best")}, "decode_router: unknown router 'best'"),
         ({"pools": pools(decode_config={"num_blocks": 3, "block_size": 4})}, "num_blocks 3 leaves 2"),
         ({"pools": 4}, "pools: expected Pools"),
-        ({"engine": "compiled"}, "pools are not compiled"),
     ]
     for more, said in cases:
         with pytest.raises(InputError, match=said) as error:
