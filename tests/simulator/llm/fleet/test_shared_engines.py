@@ -36,6 +36,15 @@ def test_engines_alone_are_simulate_llm(router: str) -> None:
     assert shared.policy == "vllm-v1"
 
 
+def test_a_policy_that_reads_the_clock_has_its_groups_clock() -> None:
+    few = {"num_gpu_blocks": 40, "max_model_len": 512, "max_num_batched_tokens": 512, "delay_factor": 0.5}
+    asked = traffic(0, rate=80.0)
+    alone = simulate_llm(asked, policy="vllm-0.6", config=few, cost=LINEAR, engine="simpy")
+    shared = simulate_shared({"a": asked}, [SharedEngine("a", 0, "vllm-0.6", few, LINEAR)])["a"]
+    np.testing.assert_array_equal(shared.finish, alone.finish)
+    assert alone.preemptions.sum() > 0
+
+
 def test_another_model_without_requests_under_way_changes_nothing() -> None:
     """The second model's requests come when the first model is long done."""
     asked = traffic(0)
