@@ -24,6 +24,7 @@ import numba
 import numpy as np
 from numba.core.caching import IndexDataCacheFile, _Cache
 from numba.core.compiler import Compiler, CompileResult
+from numba.core.runtime import rtsys
 
 from .kept import Turn, folders, say
 
@@ -50,6 +51,9 @@ RENT_S = 0.1
 """CPU seconds that a kernel may spend as plain Python before it is compiled (see `Plain`). The kernels that ask for
 this take 0.3 to 1 s to compile. Renting for as long would bound the worst case best; renting for less is a guess that a
 kernel which was called so often will be called on."""
+
+NAMED_LATE = b"_numba_hashsecret"
+"""How the names begin that numba makes known to LLVM only with all that it can compile: keys for hashes of text."""
 
 TORN = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, KeyError, ValueError, TypeError)
 """What pickle raises when a file was cut off, or written by another program."""
@@ -155,7 +159,6 @@ class KernelCache(_Cache):
 
         After `None` this process has the turn to compile it; other processes wait meanwhile.
         """
-        target_context.refresh()
         found = self._load(sig, target_context)
         if found is None and self._turn is not None:
             self._turn.take()
@@ -172,6 +175,7 @@ class KernelCache(_Cache):
                 say(f"what is kept of {self._dispatcher.__name__} cannot be read ({error}): it is compiled anew")
                 continue
             if found is not None:
+                _prepare(target_context, found[0])
                 return CompileResult._rebuild(target_context, *found)
         return None
 
@@ -226,6 +230,19 @@ class KernelCache(_Cache):
             self._turn = Turn(str(Path(written) / f"{name}.turn")) if written else None
             self._files = [IndexDataCacheFile(path, name, stamp) for path in paths]
         return self._files
+
+
+def _prepare(target_context: Any, kept: Any) -> None:
+    """Make what compiled code may call known to LLVM: numba's counts of references; all else where it is named.
+
+    numba refreshes the context here, which loads all that it can compile, and scipy's linear algebra: three quarters of
+    the time of loading a kernel. Only what compiles needs that, and numba's compiler refreshes it itself.
+    """
+    _, kind, data = kept
+    if numba.version_info.short == KNOWN and kind == "object" and NAMED_LATE not in data[0]:
+        rtsys.initialize(target_context)
+    else:
+        target_context.refresh()
 
 
 def _file(dispatcher: Any) -> str:

@@ -92,6 +92,27 @@ def test_what_did_not_change_is_found_again(package: Callable[..., Any]) -> None
     assert hits(again.outer) == 1
 
 
+LOADED = """
+import sys
+from edited_package.outside import outer
+print(outer(3), sum(outer.stats.cache_hits.values()), [name for name in {names} if name in sys.modules])
+outer(3.0)
+print([name for name in {names} if name in sys.modules])
+"""
+
+
+@pytest.mark.skipif(numba.version_info.short != jit.KNOWN, reason="other versions load all that they can compile")
+def test_what_is_kept_is_loaded_without_what_compiles(package: Callable[..., Any], tmp_path: Path) -> None:
+    """And a kernel of other types is compiled after it."""
+    package().outer(3)
+    names = ["numba.np.arraymath", "scipy.linalg"]
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED.format(names=names)], capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["106 1 []", str(names)]
+
+
 @pytest.mark.parametrize(
     ("change", "answer"),
     [({"sign": "+"}, 105), ({"constant": "OFFSET = 7"}, 13), ({"constant": "OFFSET = 100; SCALE = 5"}, 115)],
