@@ -71,6 +71,12 @@ class Costs(Shown):
         means = [float(np.mean(took)) for took in attempts if took]
         return cls(np.array(means), run.checkpoints_s, run.restarts_s, run.starts_s[:1])
 
+    def and_of(self, run: RecoveredRun) -> Costs:
+        """With what another run tells: one after the run that is predicted says what pace the machine came to."""
+        more = Costs.of(run)
+        names = ("iteration_s", "checkpoint_s", "restart_s", "start_s")
+        return Costs(*(np.concatenate((getattr(self, name), getattr(more, name))) for name in names))
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Forecast(Shown):

@@ -51,7 +51,7 @@ def strikes_of(words: tuple[str, ...], ranks: int) -> tuple[Strike, ...]:
 
 
 def recovered(asked: Asked, plan: TrainingPlan, graph: Graph) -> Answer:
-    """Measure what a checkpoint and a restart cost, predict, run, and run once more undisturbed.
+    """Measure what a checkpoint and a restart cost, run, run once more undisturbed, and simulate by what was measured.
 
     Raises
     ------
@@ -70,13 +70,14 @@ def recovered(asked: Asked, plan: TrainingPlan, graph: Graph) -> Answer:
     said: dict[str, Any] = {"every": every, "seed": seed, "dtype": options.dtype, "options": how}
     asked.progress("what a checkpoint and a restart cost is measured")
     costs = measure_costs(plan, graph, **said, progress=asked.progress)
-    told = forecast(costs, strikes, ranks=ranks, every=every, iterations=iterations, seed=seed)
     asked.progress(f"{ranks} processes, killed {len(strikes)} times")
     run = run_with_failures(plan, graph, strikes=strikes, iterations=iterations, **said, progress=asked.progress)
     calm = None
     if options.compare and run.struck:
         asked.progress("the same, undisturbed")
         calm = run_with_failures(plan, graph, iterations=iterations, **said)
+        costs = costs.and_of(calm)
+    told = forecast(costs, strikes, ranks=ranks, every=every, iterations=iterations, seed=seed)
     written = _write(asked, options, run, told)
     failed = ""
     if calm is not None and calm.losses != run.losses:
@@ -92,7 +93,7 @@ def _words(plan: TrainingPlan, run: RecoveredRun, told: Forecast, calm: Recovere
     inside = "inside" if low <= run.wall_s <= high else "OUTSIDE"
     said = [
         f"{plan.model.name}: {run.iterations} iterations on {run.ranks} processes, a checkpoint every {run.every}",
-        f"measured before: {costs!s}",
+        f"measured before{' and after' if calm is not None else ''}: {costs!s}",
     ]
     if calm is not None:
         same = "equal, bit for bit" if calm.losses == run.losses else "NOT equal"

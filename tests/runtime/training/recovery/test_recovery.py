@@ -107,6 +107,20 @@ def test_the_simulation_of_a_run_by_its_own_costs_is_the_run() -> None:
     assert len(drawing(run, told).axes) == 1
 
 
+def test_a_run_afterwards_tells_the_pace_too() -> None:
+    """Iterations of 1 s before, of 2 s after: what lay between is expected at 1.5 s, and no longer as certain."""
+    run = by_hand()
+    slower = tuple(e._replace(at_s=100 + 2 * (e.at_s - 100)) for e in run.events if e.at_s < 106.75)
+    before, after = Costs.of(run), RecoveredRun(2, 2, 4, slower, ())
+    both = before.and_of(after)
+    assert set(Costs.of(after).iteration_s) == {2.0}
+    assert sorted(set(both.iteration_s)) == [1.0, 2.0]
+    assert len(both.checkpoint_s) == len(before.checkpoint_s) + len(after.checkpoints_s)
+    alone, told = (forecast(c, [], ranks=2, every=2, iterations=6) for c in (before, both))
+    assert told.record.wall_s > alone.record.wall_s
+    assert np.ptp(told.interval()) > np.ptp(alone.interval())
+
+
 def test_an_iteration_that_differs_is_told() -> None:
     run = by_hand()
     wrong = tuple(e._replace(loss=0.1) if e == run.events[7] else e for e in run.events)
