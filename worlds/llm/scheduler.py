@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 from ...errors import InputError
 from ...simulator.llm import POLICIES
@@ -38,6 +39,9 @@ def check_scheduler(engine: EngineCase) -> None:
     if engine.scheduler.get("pipeline_parallel_size", 1) not in (1, pp):
         raise InputError(f"pipeline_parallel_size: expected that of the engine, {pp}, or 1")
     memory = {MEMORY_OPTION.get(engine.policy, "num_slots"): 10**6}  # as if there were enough
-    said = {"max_num_seqs": engine.max_num_seqs, "block_size": engine.block_size}
+    # The model's length is not looked at here: any that the other options take will do.
+    said: dict[str, Any] = {"max_num_seqs": engine.max_num_seqs, "block_size": engine.block_size, "max_model_len": 1}
+    said |= {"max_num_batched_tokens": engine.max_num_batched_tokens}
+    said |= {name: getattr(engine, name) for name in ("enable_chunked_prefill", "enable_prefix_caching")}
     stated = {name: value for name, value in said.items() if name in {f.name for f in fields(kind)}}
     policy_config(kind, {**memory, **stated, **engine.scheduler})

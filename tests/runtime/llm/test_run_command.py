@@ -111,6 +111,7 @@ def test_the_endpoint_until_ctrl_c():
     try:
         said = server.stdout.readline()
         url = said.split(" at ")[1].split("/v1")[0]
+        ([*TINY, "--policy", "vllm-0.6"], "with such steps (got 'vllm-0.6')"),
         body = {"model": "tiny-opt", "prompt": "Hi", "max_tokens": 5, "ignore_eos": True}
         answer = httpx.post(f"{url}/v1/completions", json=body, timeout=60).json()
         assert answer["usage"]["completion_tokens"] == 5

@@ -79,6 +79,8 @@ def test_adapters_of_a_table_wait_for_their_slots(tmp_path: Path) -> None:
         ),
         ({"scheduler": {"pipeline_parallel_size": 2}}, "pipeline_parallel_size: expected that of the engine, 1, or 1"),
         ({"policy": "sarathi", "scheduler": {"max_loras": 2}}, "max_loras: no option of sarathi; expected one of"),
+        ({"policy": "vllm-0.6", "scheduler": {"preemption_mode": "swap"}}, "needs room on the host"),
+        ({"policy": "vllm-0.6", "scheduler": {"policy": "priority"}}, "no priorities with chunked prefill"),
     ],
 )
 def test_wrong_options(engine: dict[str, Any], says: str) -> None:

@@ -12,6 +12,7 @@ from ....files import write_text
 from ....profiles.llm.decoder import DecoderSpec
 from ....runtime.listening import Listening, token_of
 from ....runtime.llm.engine import EngineConfig, LLMEngine, StepLog, serve_trace
+from ....runtime.llm.engine.adapters.table import adapter_of
 from ....runtime.llm.engine.sizing import blocks_that_fit
 from ....runtime.llm.kills.process import EngineBuild
 from ....simulator.llm import LLMPlan
@@ -136,11 +137,11 @@ def _engine_of(
     )
     default: int = kind.__dataclass_fields__["max_model_len"].default if "max_model_len" in _names(kind) else 0
     config.setdefault("max_model_len", min(default or spec.longest, spec.longest))
-    memory = MEMORY_OPTION.get(policy)
-    if memory is None:
-        raise InputError(
-            f"engine.policy: the engine runs {', '.join(MEMORY_OPTION)}, which page their memory (got {policy!r})"
-        )
+    try:
+        adapter_of(policy_named(policy))
+    except InputError as error:  # whose steps the engine cannot run
+        raise InputError(f"engine.{error}") from None
+    memory = MEMORY_OPTION[policy]
     if options.num_blocks is not None:
         config[memory] = options.num_blocks
     if memory not in config:

@@ -24,10 +24,10 @@ def adapter_of(policy: Policy) -> Any:
     Raises
     ------
     InputError
-        If its memory is not paged.
+        If it decides other steps than these do.
     """
     found = _BY_WORK.get(policy.work)
     if found is None:
         name = next((n for n, p in POLICIES.items() if p is policy), "this one")
-        raise InputError(f"policy: the engine runs {', '.join(ADAPTERS)}, which page their memory (got {name!r})")
+        raise InputError(f"policy: the engine runs {', '.join(ADAPTERS)}, and your own with such steps (got {name!r})")
     return found

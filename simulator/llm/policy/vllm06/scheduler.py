@@ -51,7 +51,7 @@ class Vllm06Scheduler:
         self.swapped: list[Vllm06Request] = []
         self._steps = 0
         self._delay = PromptDelay(config.delay_factor)
-        self._seats = AdapterSeats(config.max_loras)
+        self.seats = AdapterSeats(config.max_loras)
 
     def add(self, request: LLMRequest) -> Vllm06Request:
         """A request arrives.
@@ -66,7 +66,7 @@ class Vllm06Scheduler:
                 raise InputError(
                     f"request {request.id!r}: lora {request.lora!r}: the engine has no slots; give max_loras"
                 )
-            self._seats.name(request.lora)
+            self.seats.name(request.lora)
         new = Vllm06Request(request, request.prompt)
         if self.config.enable_prefix_caching:
             new.tokens = list(request.tokens or ())
@@ -90,8 +90,8 @@ class Vllm06Scheduler:
         chunked = c.enable_chunked_prefill
         prompts, decodes = (self._mixed if chunked else self._either)(step, budget, now)
         if any(r.request.lora is not None for r, _ in prompts + decodes):
-            prompts.sort(key=self._seats.turn)
-            decodes.sort(key=self._seats.turn)
+            prompts.sort(key=self.seats.turn)
+            decodes.sort(key=self.seats.turn)
         step.prompts, step.scheduled = len(prompts), dict(prompts + decodes)
         step.num_batched_tokens = budget.tokens + sum(step.cached.values())
         for request, tokens in step.scheduled.items():
@@ -99,7 +99,7 @@ class Vllm06Scheduler:
             if request.computed + tokens == request.length:
                 step.samples.append(request)
         self.memory.gpu.settle()
-        step.loads, step.copies = self._seats.load(step.scheduled)
+        step.loads, step.copies = self.seats.load(step.scheduled)
         return step
 
     def complete(self, step: Vllm06Step, sampled: Mapping[Vllm06Request, int] | None = None) -> list[Vllm06Request]:
@@ -149,7 +149,7 @@ class Vllm06Scheduler:
     def _either(self, step: Vllm06Step, budget: Budget, now: float) -> tuple[Group, Group]:
         """Whole prompts; where there are none, decodes."""
         budget.seqs = len(self.running)
-        self._seats.begin(self.running)
+        self.seats.begin(self.running)
         # Who is swapped comes before who waits.
         prompts = [] if self.swapped else self._admit(step, budget, now)
         if prompts:
@@ -166,7 +166,7 @@ class Vllm06Scheduler:
 
     def _mixed(self, step: Vllm06Step, budget: Budget, now: float) -> tuple[Group, Group]:
         """Decodes and chunks of prompts together."""
-        self._seats.begin(())
+        self.seats.begin(())
         lost: list[Vllm06Request] = []
         chunks, decodes = self._run(step, budget, lost)
         back = [] if lost else self._swap_in(step, budget)
@@ -200,7 +200,7 @@ class Vllm06Scheduler:
                 break
             queue.popleft()
             while not self.memory.can_append(request, self._ahead(request)):
-                self._seats.drop(request)
+                self.seats.drop(request)
                 victim = queue.pop() if queue else request
                 preempt(self.config, self.memory, victim, step)
                 lost.append(victim)
@@ -211,7 +211,7 @@ class Vllm06Scheduler:
                 (decodes if request.decoding else chunks).append((request, tokens))
                 budget.tokens += tokens
                 budget.seqs += chunked  # else all that run are counted beforehand
-                self._seats.take(request)
+                self.seats.take(request)
         self.running = list(queue)
         return chunks, decodes
 
@@ -226,13 +226,13 @@ class Vllm06Scheduler:
             if fits is Allocation.NEVER:
                 self._ignore(self.swapped, step)
                 continue
-            if self._seats.lacks(request):
+            if self.seats.lacks(request):
                 passed.append(self.swapped.pop(0))
                 continue
             fresh, cached = self._tokens(request, budget, False)
             if not budget.fits(fresh):
                 break
-            self._seats.take(request)
+            self.seats.take(request)
             self.swapped.pop(0)
             step.swap_in += self.memory.swap_in(request)
             self.memory.append(request, self._ahead(request))
@@ -256,12 +256,12 @@ class Vllm06Scheduler:
             if fits is Allocation.NEVER:
                 self._ignore(self.waiting, step)
                 continue
-            if self._seats.lacks(request):
+            if self.seats.lacks(request):
                 passed.append(self.waiting.pop(0))
                 continue
             if not fresh or not budget.fits(fresh):
                 break
-            self._seats.take(request)
+            self.seats.take(request)
             self.waiting.pop(0)
             self.memory.allocate(request)
             (step.resumed if request.resumed else step.new).append(request)

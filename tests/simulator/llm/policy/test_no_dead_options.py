@@ -44,6 +44,7 @@ from meshwright.simulator.llm.options import SimulateOptions
 from meshwright.simulator.llm.policy.request import LLMRequest
 from meshwright.simulator.llm.policy.sarathi import SarathiConfig
 from meshwright.simulator.llm.policy.vllm02_state import Vllm02Config
+from meshwright.simulator.llm.policy.vllm06 import Vllm06Config
 from meshwright.simulator.llm.policy.vllm_v1_state import V1Config
 
 DENSE = DecoderSpec("toy", 4, 2048, 16, 8192, 32768, 8, 128)
@@ -187,6 +188,16 @@ POLICIES = {
         "watermark": [0.2], "async_scheduling": [True], "limit_alone": [True],
         "sliding_window": [64], "full_groups": [2], "window_groups": [2], "max_num_active_seqs": [3],
         "max_loras": [1], "max_cpu_loras": [2], "prefix_cache_retention_interval": [None], "pipeline_parallel_size": [2],
+    }),
+    "vllm-0.6": (Vllm06Config, [
+        {"num_gpu_blocks": 40, "max_num_batched_tokens": 256, **SMALL, "max_num_seqs": 64},
+        {"num_gpu_blocks": 30, "num_cpu_blocks": 90, "max_num_batched_tokens": 256, **SMALL, "max_num_seqs": 64, "preemption_mode": "swap"},
+        {"num_gpu_blocks": 60, **SMALL, "max_num_seqs": 64, "max_loras": 2},
+    ], {
+        "num_gpu_blocks": [20], "num_cpu_blocks": [1], "block_size": [8], "max_model_len": [100],
+        "max_num_batched_tokens": [300], "max_num_seqs": [4], "enable_prefix_caching": [True],
+        "enable_chunked_prefill": [True], "policy": ["priority"], "preemption_mode": [None], "delay_factor": [2.0],
+        "num_lookahead_slots": [8], "watermark": [0.2], "max_loras": [1],
     }),
     "vllm-0.2": (Vllm02Config, [
         {"num_gpu_blocks": 40, "num_cpu_blocks": 40, **SMALL}, {"num_gpu_blocks": 60, "num_cpu_blocks": 40, **SMALL},

@@ -181,22 +181,21 @@ def test_schedule_swapped_cannot_swap_in_and_infeasible_swap(
 
 
 def test_schedule_swapped_max_loras(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of unlike adapters are swapped out; with one slot only the first comes back."""
     bench = Bench(
         num_gpu_blocks=64, max_model_len=64, max_num_batched_tokens=256, num_cpu_blocks=32, preemption_mode="swap",
-        max_loras=1,
+        max_loras=2,
     )  # fmt: skip
-    for lora in ("x", "x"):
+    for lora in ("x", "y"):
         bench.add(60, 5, lora=lora)
     bench.step()
     monkeypatch.setattr(bench.scheduler.memory, "can_append", lambda request, ahead: False)
     bench.step()
-    assert len(bench.scheduler.swapped) == 2
-    other = bench.scheduler.swapped[1]
-    bench.scheduler._seats.name("y")
-    object.__setattr__(other.request, "lora", "y")  # two of one adapter ran together; now the second has another
-    monkeypatch.setattr(bench.scheduler.memory, "can_append", lambda request, ahead: True)
-    scheduled, _ = bench.step()
-    assert len(scheduled) == len(bench.scheduler.swapped) == 1
+    assert [r.request.id for r in bench.scheduler.swapped] == [1, 0]
+    monkeypatch.undo()
+    bench.scheduler.seats.most = 1
+    assert bench.step()[0] == {1: 1}
+    assert [r.request.id for r in bench.scheduler.swapped] == [0]
 
 
 def test_scheduling_budget() -> None:

@@ -1,6 +1,6 @@
 """Decisions of the real scheduler of vLLM 0.6.6, step by step: ours must be the same.
 
-``vllm_0_6_6_steps.json`` holds 20 small random worlds: options, requests (time of arrival, tokens, output, priority,
+``steps.json`` holds 20 small random worlds: options, requests (time of arrival, tokens, output, priority,
 adapter), and for each step the time and what vLLM's own `Scheduler` decided: tokens scheduled in order, how many of
 these are prompts, tokens in the batch, blocks swapped out and in (pairs), ignored, running, waiting, swapped, free
 blocks of device and host, and block tables by number. They were taken by running vLLM's sources without a device. Every
@@ -18,7 +18,7 @@ import pytest
 from meshwright.simulator.llm.policy.request import LLMRequest
 from meshwright.simulator.llm.policy.vllm06 import Vllm06Config, Vllm06Request, Vllm06Scheduler
 
-WORLDS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "vllm_0_6_6_steps.json").read_text())
+WORLDS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "steps.json").read_text())
 
 
 def names(queue: list[Vllm06Request]) -> list[str]:
