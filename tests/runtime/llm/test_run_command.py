@@ -83,6 +83,7 @@ def test_options_of_the_scheduler_by_either_spelling(capsys):
     [
         (["llm", "--model", "tiny-lama"], "did you mean 'tiny-llama'"),
         ([*TINY, "--policy", "orca-max"], "engine.policy: the engine runs vllm-v1"),
+        ([*TINY, "--policy", "vllm-0.6"], "with such steps (got 'vllm-0.6')"),
         ([*TINY, "--scheduler", "blocks"], "expected NAME=VALUE"),
         ([*TINY, "--scheduler", "max_num_seq=3"], "did you mean 'max_num_seqs'"),
         ([*TINY, "--deadline", "1"], "No such option: --deadline"),
@@ -111,7 +112,6 @@ def test_the_endpoint_until_ctrl_c():
     try:
         said = server.stdout.readline()
         url = said.split(" at ")[1].split("/v1")[0]
-        ([*TINY, "--policy", "vllm-0.6"], "with such steps (got 'vllm-0.6')"),
         body = {"model": "tiny-opt", "prompt": "Hi", "max_tokens": 5, "ignore_eos": True}
         answer = httpx.post(f"{url}/v1/completions", json=body, timeout=60).json()
         assert answer["usage"]["completion_tokens"] == 5
