@@ -12,12 +12,14 @@ from ....profiles.llm.cost.overheads import Overheads
 from ....profiles.llm.iteration import IterationCost
 from ....profiles.llm.tables.kernels import KernelTables
 from ..decoding.speculative import Speculative
+from ..memory.swapping import SwapCost
 from ..policy.vllm_v1_state import V1Config
 from .entries import MEMORY_OPTION, Deployment
 from .file import LLMPlan
 
 __all__ = [
-    "Tables", "deployment_cost", "drafts_of", "flight_options", "kv_bytes_per_token", "tables_for", "transfer_link",
+    "Tables", "deployment_cost", "drafts_of", "flight_options", "kv_bytes_per_token", "swap_cost", "tables_for",
+    "transfer_link",
 ]  # fmt: skip
 
 Tables = KernelTables | Mapping[str, KernelTables]
@@ -41,7 +43,8 @@ def flight_options(deployment: Deployment) -> Any:
         )  # fmt: skip
     if deployment.schedulers == 1:
         return options
-    divided = (memory, "max_num_seqs", *(["max_num_active_seqs"] if getattr(options, "max_num_active_seqs", 0) else []))
+    rarer = [name for name in ("max_num_active_seqs", "num_cpu_blocks") if getattr(options, name, 0)]
+    divided = (memory, "max_num_seqs", *rarer)
     return replace(options, **{name: max(1, getattr(options, name) // deployment.pp) for name in divided})
 
 
@@ -104,6 +107,12 @@ def kv_bytes_per_token(plan: LLMPlan, deployment: Deployment) -> int:
     return plan.model(deployment.model).spec.kv_bytes_per_token(
         "fp8" if deployment.kv_precision == "fp8" else "float16"
     )
+
+
+def swap_cost(plan: LLMPlan, deployment: Deployment) -> SwapCost:
+    """What it takes to swap blocks of a deployment, over its devices' links to their hosts."""
+    kv = "fp8" if deployment.kv_precision == "fp8" else "float16"
+    return SwapCost.of(plan.model(deployment.model).spec, deployment.block_size, tp=deployment.tp, kv=kv)
 
 
 def transfer_link(plan: LLMPlan, prefill: Deployment, decode: Deployment) -> LinkSpec:

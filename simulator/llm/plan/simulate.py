@@ -23,7 +23,7 @@ from ..simulate import simulate_llm
 from ..times import StepDraws
 from ..workload.files import by_model
 from ..workload.requests import LLMTrace
-from .costs import Tables, deployment_cost, drafts_of, flight_options, kv_bytes_per_token, transfer_link
+from .costs import Tables, deployment_cost, drafts_of, flight_options, kv_bytes_per_token, swap_cost, transfer_link
 from .entries import Deployment
 from .file import LLMPlan
 from .result import LLMPlanResult
@@ -173,6 +173,8 @@ class _Common:
             options = replace(options, speculative=drafts_of(self.plan, d, self.tables))
         if trace.lora is not None:
             options = replace(options, adapters=AdapterCost.of(self.plan.model(d.model).spec, LORA_RANK, tp=d.tp))
+        if getattr(d.options, "preemption_mode", None) == "swap":
+            options = replace(options, swap=swap_cost(self.plan, d))
         return simulate_llm(
             trace, policy=d.policy, config=flight_options(d), cost=self.costs(d), engines=d.replicas * d.schedulers,
             options=options, **self.same,

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
 from meshwright.profiles.llm import ConstantCost, LinearCost
-from meshwright.simulator.llm import LLMTrace, SimulateOptions, SwapCost, drive, simulate_llm
+from meshwright.simulator.llm import Deployment, LLMTrace, SimulateOptions, SwapCost, drive, simulate_llm
+from meshwright.simulator.llm.plan.costs import flight_options
 from meshwright.simulator.llm.policy.request import LLMRequest
 from meshwright.simulator.llm.policy.vllm06 import Vllm06Config, Vllm06Scheduler
 from meshwright.worlds.faces import case, plan
@@ -179,3 +180,32 @@ def test_it_is_a_case_s_scheduler() -> None:
     assert means[1] > means[0]
     with pytest.raises(InputError, match=r"engine\.scheduler: delay_factor: expected a finite factor >= 0 \(got -1"):
         plan(case("llm", **said, engine={"policy": "vllm-0.6", "scheduler": {"delay_factor": -1}}))
+
+
+def test_a_case_s_swaps_take_their_time() -> None:
+    """A plan knows its model and its devices: the cost of swapping follows from them."""
+    said: dict[str, Any] = {
+        "model": "llama-3.1-8b", "devices": 1, "device": "l4-24gb", "lengths": "sharegpt", "rate": 40.0, "requests": 45,
+        "planner": "fixed",
+    }  # fmt: skip
+    engine = {
+        "policy": "vllm-0.6",
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": 8192,
+        "gpu_memory_utilization": 0.75,
+    }
+    found = plan(
+        case("llm", **said, engine=engine | {"scheduler": {"preemption_mode": "swap", "num_cpu_blocks": 4000}})
+    )
+    (result,) = found.simulate().results.values()
+    assert result.iterations.swap_out.sum() == result.iterations.swap_in.sum() > 0
+    assert result.finish.all()
+
+
+def test_the_batches_of_a_pipeline_divide_both_memories() -> None:
+    engine = Deployment(
+        name="x", model="llama-3.1-8b", pp=2, policy="vllm-0.6", num_blocks=200, devices=((0, 1),),
+        config={"num_cpu_blocks": 100, "preemption_mode": "swap"},
+    )  # fmt: skip
+    options = flight_options(engine)
+    assert (options.num_gpu_blocks, options.num_cpu_blocks, options.max_num_seqs) == (100, 50, 128)
