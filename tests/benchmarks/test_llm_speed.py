@@ -89,6 +89,10 @@ WORLDS = {
     "conversations on 4 engines": ({"num_blocks": 850, "async_scheduling": True}, {"engines": 4}),
     "half the layers see 128 tokens": (WINDOWS | {"num_blocks": 10_000}, {}),
     "half the layers see 128 tokens, pressed": (WINDOWS | {"num_blocks": 1600}, {}),
+    "conversations, half the layers see 128 tokens, cached": (
+        WINDOWS | {"num_blocks": 3000, "enable_prefix_caching": True},
+        {},
+    ),
 }
 
 

@@ -56,10 +56,8 @@ def why_not_compiled(world: World, router: str) -> str | None:
         return why
     if (name := unknown(options) or unknown(trace)) is not None:
         return f"{name} is not compiled"
-    # Where prompts share nothing, only who is preempted can find blocks again: `run_compiled` sees to that.
-    shares = world.fleet is not None or trace.after is not None or trace.prefix_ids is not None
-    if shares and cached_groups(options):
-        return "prefix caching over several groups of layers, or with windows, is not compiled where prompts share text"
+    if world.fleet is not None and cached_groups(options):
+        return "prefix caching over several groups of layers, or with windows, is not compiled of engines that change"
     drafted = drafts_of(world.policy) is not None
     if world.fleet is not None:
         return "drafts on engines that come and go are not compiled" if drafted else why_not_dynamic(world, world.fleet)
@@ -127,8 +125,6 @@ def run_compiled(world: World, until: float | None = None) -> tuple[Records, Ite
         found = run_fleet(world, price_of(world.cost, world.times), until)
     if found is None:
         raise NotCompiled("a step that takes no time")
-    if cached_groups(world.config) and found[0].preemptions.any():
-        raise NotCompiled("a preempted request that finds its own blocks in several groups of layers is not compiled")
     return (*found, None)
 
 

@@ -91,7 +91,8 @@ def note_iteration(
     used = (x.pool - g.free) * x.size
     state[0, n], state[1, n], state[2, n], state[3, n] = g.running, g.waiting, prefill, decodes
     state[4, n], state[5, n], state[6, n] = g.carried, used, x.groups * (g.held * x.size - g.computed)
-    state[7, n], state[8, n] = g.held * x.size - used if x.caching else 0, e
+    # Blocks that all who run have, each for itself, less those that are held.
+    state[7, n], state[8, n] = (x.groups * g.held - x.near * g.gone) * x.size - used if x.caching else 0, e
     g.carried, g.used = 0, used
 
 

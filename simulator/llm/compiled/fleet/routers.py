@@ -6,7 +6,7 @@ from typing import Any
 
 from .....jit import inner
 from ..rules import BARE, CALL
-from .blocks import cached_prefix
+from .blocks import found_prefix
 from .routing import (
     ASSIGNED,
     LEAST_KV,
@@ -64,7 +64,7 @@ def _most_cached(x: FleetRules, s: Tables, r: int) -> int:
     for e in range(len(s.engine)):
         found = 0
         if x.caching:
-            found, _ = cached_prefix(s, e, r, (s.request[r].prompt - 1) // x.size)
+            found, _ = found_prefix(x, s, e, r, (s.request[r].prompt - 1) // x.size)
         if found > most or (found == most and s.engine[e].outstanding < s.engine[best].outstanding):
             best, most = e, found
     return best

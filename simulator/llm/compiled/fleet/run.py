@@ -159,8 +159,7 @@ def rules_of(world: World, until: float | None) -> FleetRules:
         alone=c.limit_alone,
         chunked=c.enable_chunked_prefill,
         whole=c.scheduler_reserve_full_isl,
-        # Over groups of layers only where it changes nothing (`engine.why_not_compiled`).
-        caching=c.enable_prefix_caching and not _grouped(c),
+        caching=c.enable_prefix_caching,
         priority=c.policy == "priority",
         deep=2 if c.async_scheduling else 1,
         concurrency=rest[0],
@@ -175,12 +174,10 @@ def rules_of(world: World, until: float | None) -> FleetRules:
 
 
 def cached_groups(options: Any) -> bool:
-    """Whether prefixes are cached over groups of layers, or layers with windows; their rules are not compiled."""
-    return isinstance(options, V1Config) and options.enable_prefix_caching and _grouped(options)
-
-
-def _grouped(c: V1Config) -> bool:
-    return c.groups > 1 or c.window_groups > 0
+    """Whether prefixes are cached over groups of layers, or layers with windows."""
+    if not isinstance(options, V1Config) or not options.enable_prefix_caching:
+        return False
+    return options.groups > 1 or options.window_groups > 0
 
 
 def reserve_of(policy: Policy) -> Any:
@@ -239,7 +236,7 @@ def tables_of(world: World, x: FleetRules) -> Tables:
     if x.caching:
         given = contents(trace, x.size)
         # Drafts, and slots for those to come, may lie behind the last token.
-        most = -(-np.minimum(request["target"] + 2 * x.drafts, x.max_len) // x.size)
+        most = x.groups * -(-np.minimum(request["target"] + 2 * x.drafts, x.max_len) // x.size)
         request["table"] = np.cumsum(most) - most
         request["own"], request["nodes"], request["shared"] = given.own, given.begin, given.shared
         table = np.empty(int(most.sum()), dtype=np.int32)

@@ -12,7 +12,7 @@ from typing import Any
 
 from .....jit import inner
 from ..rules import BARE
-from .blocks import cached_prefix, let_go, publish, share, take
+from .blocks import found_prefix, let_go, publish, share_found, take
 from .tables import DECODES, DONE, RUNS, WAITS, FleetRules, Tables
 from .v1_states import after_token, alone, note_run, preempt, starts, stops, victim
 from .waiting import dequeue
@@ -138,9 +138,9 @@ def _serve_running(x: FleetRules, s: Tables, e: int, n: int) -> tuple[int, int, 
 
 
 @_inline
-def _whole(x: FleetRules, need: int) -> int:
-    """Blocks of all groups of layers that must be free for a prompt that needs so many of each."""
-    return (x.groups - x.near) * need + x.near * min(need, x.most)
+def _whole(x: FleetRules, need: int, found: int) -> int:
+    """Blocks of all groups of layers that must be free for a prompt that needs so many of each, some of them found."""
+    return (x.groups - x.near) * max(0, need - found) + x.near * max(0, min(need, x.most) - found)
 
 
 @_inline
@@ -152,7 +152,7 @@ def admit(x: FleetRules, s: Tables, e: int, m: int, budget: int, now: float) -> 
         q = s.request[r]
         found = free = 0
         if x.caching:
-            found, free = cached_prefix(s, e, r, (q.length - 1) // size)
+            found, free = found_prefix(x, s, e, r, (q.length - 1) // size)
         tokens = q.length - found * size
         if 0 < g.most < tokens:
             tokens = g.most
@@ -160,7 +160,7 @@ def admit(x: FleetRules, s: Tables, e: int, m: int, budget: int, now: float) -> 
             break
         tokens = min(tokens, budget)
         room = g.free - (x.watermark if g.running else 0)
-        if x.whole and _whole(x, max(0, -(-min(q.length, x.max_len) // size) - found)) + free > room:
+        if x.whole and _whole(x, -(-min(q.length, x.max_len) // size), found) + free > room:
             break
         end = found * size + tokens
         need = max(0, -(-min(end, x.max_len) // size) - found)
@@ -168,7 +168,7 @@ def admit(x: FleetRules, s: Tables, e: int, m: int, budget: int, now: float) -> 
             break
         dequeue(s.request, s.engine, e, r)
         if x.caching:
-            share(s, e, r, found)
+            share_found(x, s, e, r, found)
         if need:
             take(x, s, e, r, need)
         publish(x, s, e, r, min(end, q.length))

@@ -11,7 +11,6 @@ from ...policy.sarathi import SarathiScheduler
 from ...policy.vllm_v1 import V1Scheduler
 from ..contents import unlike
 from ..fleet.routing import router_name
-from ..fleet.run import cached_groups
 from ..known import unknown
 from ..prices import why_no_price
 
@@ -52,9 +51,6 @@ def _why_not_engine(tenant: Tenant, told: SharedEngine) -> str | None:
         return f"{name} is not compiled"
     if policy_named(told.policy).scheduler not in (V1Scheduler, SarathiScheduler):
         return f"policy {told.policy!r} is not compiled where devices are shared"
-    shares = trace.after is not None or trace.prefix_ids is not None
-    if shares and cached_groups(told.config):
-        return "prefix caching over several groups of layers, or with windows, is not compiled where prompts share text"
     return None
 
 

@@ -164,7 +164,7 @@ def _contents(tenants: Sequence[Tenant], rules: Rules, request: Any, rows: Any) 
         own, given = request[low:high], contents(tenant.world.trace, size)
         own["own"], own["shared"] = given.own, given.shared
         longest = np.minimum(own["target"], max(x.max_len for x in mine))
-        most = -(-longest // size)
+        most = max(x.groups for x in mine) * -(-longest // size)
         own["table"] = table + np.cumsum(most) - most
         table += int(most.sum())
         known.append((own, given))

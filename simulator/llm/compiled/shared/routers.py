@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from .....jit import inner
-from ..fleet.blocks import cached_prefix
+from ..fleet.blocks import found_prefix
 from ..fleet.routing import (
     ASSIGNED,
     LEAST_KV,
@@ -67,7 +67,7 @@ def _most_cached(rules: Any, s: Tables, r: int, low: int, high: int) -> int:
     for e in range(low, high):
         found = 0
         if rules[e].caching:
-            found, _ = cached_prefix(s, e, r, (s.request[r].prompt - 1) // rules[e].size)
+            found, _ = found_prefix(rules[e], s, e, r, (s.request[r].prompt - 1) // rules[e].size)
             found *= rules[e].size
         if found > most or (found == most and s.engine[e].outstanding < s.engine[best].outstanding):
             best, most = e, found

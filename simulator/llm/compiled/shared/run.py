@@ -10,7 +10,7 @@ import numpy as np
 from ...result.iterations import Iterations, TokenRuns
 from ...world import Records
 from ..engine import NotCompiled
-from ..fleet.run import cached_groups, open_runs, outcome
+from ..fleet.run import open_runs, outcome
 from ..fleet.tables import FleetRules, Tables
 from ..lists import wider
 from .fill import Rules, rules_by_scheduler, tables_of, turns_of, ways_of
@@ -75,8 +75,6 @@ def _of_model(
     records.arrival[:], records.scheduled[:], records.finish[:] = s.times[:, mine]
     records.preemptions[:], records.cached_tokens[:], records.engine[:], ignored = s.counts[:, mine]
     records.ignored[:] = ignored > 0
-    if records.preemptions.any() and any(cached_groups(told.config) for told in tenant.engines):
-        raise NotCompiled("a preempted request that finds its own blocks in several groups of layers is not compiled")
     computed = np.flatnonzero(t.model[state[8]] == m)
     clock, state = clock[:, computed], state[:, computed]
     state[8] -= engine

@@ -1,4 +1,4 @@
-"""Layers with sliding windows: the compiled engine against the reference, and what it does not know."""
+"""Layers with sliding windows, with and without prefix caching: the compiled engine against the reference."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
 from meshwright.profiles.llm import ConstantCost, LinearCost
-from meshwright.simulator.llm import LLMTrace, conversations, simulate_llm
+from meshwright.simulator.llm import Faults, LLMTrace, conversations, simulate_llm
 from meshwright.simulator.llm.compiled import known
 from meshwright.simulator.llm.policy.vllm_v1_state import V1Config
 
@@ -22,7 +22,7 @@ from meshwright.simulator.llm.policy.vllm_v1_state import V1Config
 def windows(draw_):
     return {
         "sliding_window": draw_(st.integers(1, 24)), "full_groups": draw_(st.integers(0, 2)),
-        "window_groups": draw_(st.integers(1, 3)), "enable_prefix_caching": False,
+        "window_groups": draw_(st.integers(1, 3)), "enable_prefix_caching": draw_(st.booleans()),
     }  # fmt: skip
 
 
@@ -81,28 +81,64 @@ def test_conversations_under_pressure(groups):
 
 @settings(max_examples=examples(40, anew=150), deadline=None)
 @given(data=st.data())
-def test_prefix_caching_where_prompts_share_nothing(data):
-    """Nobody finds anything then, unless a request is preempted: that is left to the reference."""
-    trace = data.draw(traces())
-    trace = LLMTrace(trace.arrival, trace.prompt_tokens, trace.output_tokens, priority=trace.priority)
-    config, way, window = data.draw(options(trace)), data.draw(ways()), data.draw(windows())
+def test_prefix_caching_of_texts_that_begin_alike(data):
+    """Turns that begin with the history, prompts with one beginning: their windows are found, or not."""
+    n, size = data.draw(st.integers(6, 24)), data.draw(st.sampled_from([1, 2, 3]))
+    column = lambda low, high: data.draw(st.lists(st.integers(low, high), min_size=n, max_size=n))  # noqa: E731
+    prompt, output, cuts = column(4, 30), column(1, 12), column(0, 8)
+    more = {
+        "prefix_block": 4,
+        "prefix_ids": [
+            [0 if k < cut else 1 + row % 3 for k in range(-(-tokens // 4))]
+            for row, (tokens, cut) in enumerate(zip(prompt, cuts, strict=True))
+        ],
+    }
+    if data.draw(st.booleans()):
+        back = column(0, 3)
+        more = {"after": [row - k if 0 < k <= row else -1 for row, k in enumerate(back)]}
+        for row, last in enumerate(more["after"]):
+            if last >= 0:
+                prompt[row] = min(prompt[last] + output[last] + row % 3, 40)
+    trace = LLMTrace(np.cumsum(column(0, 40)) * 2.0**-20, prompt, output, **more)
+    window = data.draw(windows()) | {"enable_prefix_caching": True}
     groups = window["full_groups"] + window["window_groups"]
-    config |= window | {"num_blocks": groups * config["num_blocks"] + 30, "enable_prefix_caching": True}
-    config["enable_chunked_prefill"] = True  # or the door refuses long prompts
-    rest = llm_asked(config=config, cost=data.draw(costs(ticks(1, 200))), **way)
-    theirs = simulate_llm(trace, engine="simpy", **rest)
-    if theirs.preemptions.any():
-        with pytest.raises(InputError, match="finds its own blocks in several groups"):
-            simulate_llm(trace, engine="compiled", **rest)
-    else:
-        same(simulate_llm(trace, engine="compiled", **rest), theirs)
+    config = window | {
+        "num_blocks": groups * -(-52 // size) + 1 + data.draw(st.integers(0, 60)), "block_size": size,
+        "max_model_len": 64, "async_scheduling": data.draw(st.booleans()),
+        "scheduler_reserve_full_isl": data.draw(st.booleans()),
+        "max_num_batched_tokens": data.draw(st.sampled_from([6, 16, 40])),
+        "max_num_seqs": data.draw(st.sampled_from([2, 100])),
+    }  # fmt: skip
+    way = {"engines": data.draw(st.integers(1, 2)), "router": data.draw(st.sampled_from(["prefix_aware", "least_kv"]))}
+    found = both(trace, config, data.draw(costs(ticks(1, 60))), **way)
+    assert found is not None
+    same(*found)
 
 
-def test_prefix_caching_of_shared_prompts_is_left_to_the_reference():
+@pytest.mark.parametrize("groups", [(1, 1), (1, 5), (0, 1), (2, 0)])
+@pytest.mark.parametrize("ahead", [False, True])
+def test_conversations_that_find_their_windows(groups, ahead):
+    """Preempted requests find their own blocks, turns those of the turn before; others take them meanwhile."""
+    full, near = groups
+    chat = conversations([200, 60, 900], [60, 20, 240], 80, rate=20.0, turns=3, think_s=0.5, seed=3)
+    config = {
+        "num_blocks": 230 * full + 120 * near, "max_model_len": 4096, "max_num_batched_tokens": 512,
+        "async_scheduling": ahead, "sliding_window": 128 if near else 0, "full_groups": full, "window_groups": near,
+        "scheduler_reserve_full_isl": False,
+    }  # fmt: skip
+    cost = LinearCost(0.01, 2e-5, 1e-7, 1e-9, 1e-5)
+    ours, theirs = both(chat, config, cost, engines=2, router="prefix_aware", seed=5)
+    assert ours.cached_tokens.sum() > 0
+    assert ours.preemptions.sum() > 0
+    same(ours, theirs, tolerance=1e-9)
+
+
+def test_prefix_caching_over_groups_of_engines_that_fail_is_left_to_the_reference():
     chat = conversations([20], [5], 4, rate=1.0, turns=2, think_s=1.0)
     config = {"num_blocks": 100, "max_model_len": 512, "sliding_window": 8, "window_groups": 1}
+    way = llm_asked(faults=Faults(mtbf_s=100.0, mttr_s=1.0), engines=2)
     with pytest.raises(InputError, match="prefix caching over several groups of layers, or with windows"):
-        simulate_llm(chat, config=config, cost=ConstantCost(1.0), engine="compiled")
+        simulate_llm(chat, config=config, cost=ConstantCost(1.0), engine="compiled", **way)
 
 
 def test_groups_without_a_window():
