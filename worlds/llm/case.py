@@ -21,6 +21,7 @@ from ..limits import (
 )
 from ..world import CIRCUMSTANCE, Case
 from .clients import ClientsCase
+from .conditions.parts import FailuresCase, LoadingCase, ScalingCase
 from .engine import EngineCase
 from .part import Part
 
@@ -248,12 +249,15 @@ class LLMCase(Case):
         description="number of requests left out of the metrics at the beginning and at the end",
     )
 
+    failures: Annotated[FailuresCase, CIRCUMSTANCE] = FailuresCase()
+    loading: Annotated[LoadingCase, CIRCUMSTANCE] = LoadingCase()
+    scaling: Annotated[ScalingCase, CIRCUMSTANCE] = ScalingCase()
     times: Annotated[Literal["mean", "drawn"], CIRCUMSTANCE] = Field(
         default="mean",
         description="of simulate: mean: a step takes its cost; drawn: it varies, and an interval is given",
     )
     draws: Annotated[int, CIRCUMSTANCE] = Field(
-        default=100, ge=2, le=MAX_REPEATS, description="number of draws of times, for the interval"
+        default=100, ge=2, le=MAX_REPEATS, description="number of draws of times or failures, for the interval"
     )
     spread: Annotated[StepSpreadCase | None, CIRCUMSTANCE] = Field(
         default=None, description="how drawn times vary; if left out, as kernels were measured to"

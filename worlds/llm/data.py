@@ -17,6 +17,7 @@ from ...profiles import DeviceSpec, device
 from ...profiles.devices import DEVICES
 from ...profiles.llm import DecoderSpec, KernelTables, decoder
 from ...profiles.llm.decoder_names import check_precision_said
+from ...simulator.failures import ScriptedFailure, read_script
 from ...simulator.llm import POLICIES, LLMTrace, read_lengths, read_requests
 from ...simulator.llm.policy.router import ROUTERS
 from ...traces.lengths import LENGTHS, length_profile
@@ -47,6 +48,7 @@ class LLMData:
     traces : mapping of str to mapping of str to LLMTrace
         By the model that the file names; of a file that names none, under the empty name.
     devices : mapping of str to DeviceSpec
+    scripts : mapping of str to tuple of ScriptedFailure
     digests : mapping of str to str
         Name of a file or folder -> SHA-256 of its content.
     """
@@ -56,12 +58,14 @@ class LLMData:
     lengths: dict[str, LengthSource] = field(default_factory=dict[str, LengthSource])
     traces: dict[str, dict[str, LLMTrace]] = field(default_factory=dict[str, dict[str, LLMTrace]])
     devices: dict[str, DeviceSpec] = field(default_factory=dict[str, DeviceSpec])
+    scripts: dict[str, tuple[ScriptedFailure, ...]] = field(default_factory=dict[str, tuple[ScriptedFailure, ...]])
     digests: dict[str, str] = field(default_factory=dict[str, str])
 
     def digests_of(self, case: LLMCase) -> dict[str, str]:
         """Of the files that a case reads."""
         devices = [name for _, name in names_of(case)]
-        named = (*case.models, *devices, case.kernels, case.workload.lengths, case.workload.trace)
+        script = case.failures.script if isinstance(case.failures.script, str) else None
+        named = (*case.models, *devices, case.kernels, case.workload.lengths, case.workload.trace, script)
         return {name: self.digests[name] for name in named if name is not None and name in self.digests}
 
 
@@ -149,6 +153,8 @@ def load_data(cases: Sequence[LLMCase], folder: Path) -> LLMData:
         for path, name, known in (("engine.policy", e.policy, POLICIES), ("engine.router", e.router, ROUTERS)):
             if name not in known:
                 tried(path, lambda n=name, k=known: _unknown(n, list(k)))
+        if isinstance(script := case.failures.script, str):
+            once("failures.script", script, data.scripts, lambda name: _script(name, folder, data))
         if e.scheduler and e.policy in POLICIES:
             tried("engine.scheduler", lambda e=e: check_scheduler(e))
         if case.planner.name == "vllm":
@@ -240,6 +246,12 @@ def _device(name: str, folder: Path, data: LLMData) -> DeviceSpec:
 
 def _tables(name: str, folder: Path, data: LLMData) -> KernelTables:
     found = KernelTables.load(folder / name)
+    data.digests[name] = _digest(folder / name)
+    return found
+
+
+def _script(name: str, folder: Path, data: LLMData) -> tuple[ScriptedFailure, ...]:
+    found = read_script(folder / name)
     data.digests[name] = _digest(folder / name)
     return found
 

@@ -15,12 +15,12 @@ from ...planners.vllm.scoring import served
 from ...simulator.llm.plan.entries import Deployment
 from ...simulator.llm.plan.file import LLMPlan
 from ...simulator.llm.plan.result import LLMPlanResult
-from ...simulator.llm.plan.simulate import simulate_plan
 from ...simulator.plan.entries import PlannerEntry
 from ...wording import amiss, dotted, short
 from ..guard import Decided, Guard, Measure, Scores, UnfitError, differences
 from ..world import Case
 from .case import LLMCase
+from .conditions.befalling import scored
 from .data import LLMData, planner_options
 from .demands import demands_of
 from .fleet import cluster_of, fleet_of, mixes
@@ -76,7 +76,9 @@ class LLMGuard(Guard):
             _check_memory(made)
             for seed in seeds:
                 requests = {d.name: d.traffic.trace(seed) for d in demands_of(asked, data)}
-                result = simulate_plan(made, requests, tables=tables_of(asked, data), seed=seed, too_long="ignore")
+                result = scored(
+                    made, requests, asked, data.scripts, tables=tables_of(asked, data), seed=seed, too_long="ignore"
+                )
                 for name, value in _metrics(result, asked.warmup).items():
                     found[name].append(value if math.isfinite(value) else None)
         except MeshwrightError as error:

@@ -56,6 +56,12 @@ def measures(solved: LLMSolved) -> tuple[dict[str, float], tuple[str, ...]]:
     power = solved.plan.predicted.get("mean_power_w")
     if power is not None:
         values["mean_power"] = power
+    if result.fleet is not None and (case.failures.said or case.scaling.least is not None):
+        report = result.fleet
+        values |= {
+            "engine_failures": float(report.deaths.sum()), "given_up": float(report.failed.sum()),
+            "availability": report.availability, "engine_hours": report.engine_seconds / 3600,
+        }  # fmt: skip
     if case.planner.name == "vllm":
         values["evaluations"] = float(solved.evaluations)
     return {name: value for name, value in values.items() if math.isfinite(value)}, tuple(notes)

@@ -17,9 +17,9 @@ from ...profiles.llm.tower import images_of
 from ...simulator.cluster import Cluster
 from ...simulator.llm.plan.entries import promised
 from ...simulator.llm.plan.file import LLMPlan
-from ...simulator.llm.plan.simulate import simulate_plan
 from ...simulator.llm.result.columns import LLMResult
 from .case import EngineCase, LLMCase
+from .conditions.befalling import scored
 from .data import LLMData, planner_options
 from .demands import demand_of
 from .fleet import cluster_of, fleet_of, mixes
@@ -91,8 +91,8 @@ def solve(case: LLMCase, data: LLMData) -> LLMSolved:
     demand = demand_of(case, data)
     made = as_said(made, case)
     requests = {demand.name: demand.traffic.trace(case.seed)}
-    scored = simulate_plan(made, requests, tables=tables_of(case, data), seed=case.seed)
-    result = scored.results[demand.name]
+    found = scored(made, requests, case, data.scripts, tables=tables_of(case, data), seed=case.seed)
+    result = found.results[demand.name]
     if case.warmup:
         result = result.trim(case.warmup, case.warmup)
     return LLMSolved(case, made, result, evaluations)
@@ -126,7 +126,7 @@ def planned(case: LLMCase, data: LLMData) -> tuple[LLMPlan, int]:
 
 def _seen(case: LLMCase) -> str:
     """What decides a plan: limits do not where the engine is given, nor does what is only counted."""
-    unseen: dict[str, Any] = {"warmup": True, "planner": {"label"}}
+    unseen: dict[str, Any] = {"planner": {"label"}} | dict.fromkeys(("warmup", "failures", "loading", "scaling"), True)
     if case.planner.name == "vllm":
         unseen["engine"] = True
     if case.planner.name == "fixed":

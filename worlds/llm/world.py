@@ -27,9 +27,13 @@ __all__ = ["METRICS", "WORLD", "LLMWorld"]
 DOORS = "meshwright.worlds.llm.doors"
 RUN = (
     "model", "seed", "engine.", "workload.rate", "workload.cv", "workload.requests", "workload.duration",
-    "workload.lengths", "workload.trace", "workload.slo", "draws",
+    "workload.lengths", "workload.trace", "workload.slo", "workload.clients.arrivals",
+    "workload.clients.front_end", "workload.clients.output_cv", "draws",
 )  # fmt: skip
-COMPARED = ("model", "seed", "kernels", "workload.rate", "workload.duration", "workload.trace")
+COMPARED = (
+    "model", "seed", "kernels", "workload.rate", "workload.cv", "workload.duration", "workload.trace",
+    "workload.clients.arrivals", "workload.clients.front_end", "workload.clients.output_cv",
+)  # fmt: skip
 MEASURED = ("model", "seed", "engine.tensor_parallel_size", "engine.block_size")
 """Beginnings of the paths that a door reads of a case: `workload.rate` stands for `workload.rate_scale` too."""
 FOLDER = "folder for the tables; of several models one each in it"
@@ -55,6 +59,10 @@ METRICS = {
     "cost_per_hour": "price of the devices in use per hour",
     "mean_power": "watts of the devices in use, by the time for which they compute; of objectives cost and energy",
     "evaluations": "simulations that the planner made",
+    "engine_failures": "engines that failed, each time counted; of failures and scaling, as what follows",
+    "given_up": "requests that were hit by too many failures, or had no engine left",
+    "availability": "share of the engines' lives in which they serve",
+    "engine_hours": "hours of engines that are paid for: not of broken ones, nor of those given back",
 }
 """What a study knows of a case."""
 

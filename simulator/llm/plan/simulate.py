@@ -23,12 +23,13 @@ from ..simulate import simulate_llm
 from ..times import StepDraws
 from ..workload.files import by_model
 from ..workload.requests import LLMTrace
+from .conditions import Conditions
 from .costs import Tables, deployment_cost, drafts_of, flight_options, kv_bytes_per_token, swap_cost, transfer_link
 from .entries import Deployment
 from .file import LLMPlan
 from .result import LLMPlanResult
 
-__all__ = ["by_model", "requests_by_model", "simulate_plan", "simulate_varying"]
+__all__ = ["by_model", "requests_by_model", "simulate_plan", "simulate_under", "simulate_varying"]
 
 Requests = LLMTrace | Trace | Iterable[LLMRequest]
 Costs = Callable[[Deployment], IterationCost]
@@ -95,14 +96,9 @@ def simulate_plan(
             raise InputError(f"plan: no engine serves {model!r}, which has {len(trace)} requests")
         if model in together:
             continue
-        first, shape = mine[0], _Common(plan, cost_of, too_long, until, seed, engine)
+        shape = _Common(plan, cost_of, too_long, until, seed, engine)
         shape.tables = tables
-        if len(mine) == 1:
-            results[model] = shape.alone(first, trace)
-        elif first.share is not None:
-            results[model] = shape.dealt(mine, trace)
-        else:
-            results[model] = shape.disaggregated(mine, trace)
+        results[model] = shape.served(mine, trace)
     if together:
         drafted = next((d.name for d in plan.deployments if d.model in together and d.speculative is not None), None)
         if drafted is not None:
@@ -153,6 +149,48 @@ def simulate_varying(
     )
 
 
+def simulate_under(
+    plan: LLMPlan,
+    requests: Mapping[str, LLMTrace],
+    conditions: Conditions,
+    *,
+    tables: Tables | None = None,
+    seed: int = 0,
+    engine: str = "auto",
+    too_long: str = "error",
+) -> LLMPlanResult:
+    """`simulate_plan` of engines that fail, or that are given back and started by load.
+
+    Parameters
+    ----------
+    plan, requests, tables, seed, engine, too_long
+        See `simulate_plan`; failures are drawn by the seed.
+    conditions : Conditions
+        What befalls the engines.
+
+    Raises
+    ------
+    InputError
+        Where engines share devices, or deployments have shares of the requests; on what the plan has not.
+    """
+    asked = requests_by_model(plan, requests)
+    for what, some in (("share devices", _joint(plan, list(asked))), ("have shares of the requests", [
+        model for model in asked if any(d.share is not None for d in plan.deployments_of(model))
+    ])):  # fmt: skip
+        if some:
+            raise InputError(f"failures, scaling: engines of {some[0]!r} {what}; that is not simulated with them")
+    results: dict[str, LLMResult] = {}
+    for model, trace in asked.items():
+        mine = sorted(plan.deployments_of(model), key=lambda d: d.role == "decode")
+        if not mine:
+            raise InputError(f"plan: no engine serves {model!r}, which has {len(trace)} requests")
+        one = conditions.seed(plan, mine[0], seed)
+        shape = _Common(plan, lambda d: deployment_cost(plan, d, tables), too_long, None, one, engine)
+        shape.tables, shape.options = tables, conditions.options(shape.options, plan, mine)
+        results[model] = seen_by_clients(shape.served(tuple(mine), trace))
+    return LLMPlanResult(plan, results)
+
+
 LORA_RANK = 16
 """Rank of the adapters that plans are simulated with: vLLM's default of ``--max-lora-rank``."""
 
@@ -165,6 +203,12 @@ class _Common:
         self.options = SimulateOptions(too_long=too_long, until=until)
         self.tables: Tables | None = None
         self.same: dict[str, Any] = {"router": plan.router, "seed": seed, "engine": engine}
+
+    def served(self, mine: tuple[Deployment, ...], trace: LLMTrace) -> LLMResult:
+        """A model's deployments: one alone, each with its share, or prompts and decodes apart."""
+        if len(mine) == 1:
+            return self.alone(mine[0], trace)
+        return self.dealt(mine, trace) if mine[0].share is not None else self.disaggregated(mine, trace)
 
     def alone(self, d: Deployment, trace: LLMTrace, times: Times | None = None) -> LLMResult:
         """One deployment on devices of its own."""

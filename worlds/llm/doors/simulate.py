@@ -9,12 +9,13 @@ from typing import Any, cast
 from ....errors import InputError
 from ....profiles.llm import Iteration, KernelTables, TableCost
 from ....profiles.llm.cost.bands import Band
-from ....simulator.llm import LLMPlan, LLMPlanResult, LLMTrace, simulate_plan
+from ....simulator.llm import LLMPlan, LLMPlanResult, LLMTrace
 from ....simulator.llm.forecast import Forecast
 from ....simulator.llm.plan.costs import deployment_cost
 from ...door import Answer, Asked
 from ...words import table
 from ..case import LLMCase
+from ..conditions.befalling import fleet_figures, fleet_lines, over_failures, scored
 from ..data import load_data
 from ..demands import demands_of
 from ..options import SimulateOptions
@@ -50,9 +51,13 @@ def simulated(asked: Asked) -> Answer:
         return {demand.name: demand.traffic.trace(said.seed) for demand in demands_of(said, data)}
 
     def served(plan: LLMPlan, given: Mapping[str, LLMTrace]) -> LLMPlanResult:
-        return simulate_plan(
-            as_said(plan, case), given, tables=tables_of(case, data), seed=case.seed, engine=ENGINES[options.engine]
-        )
+        return failing(plan, given, case.seed)
+
+    def failing(plan: LLMPlan, given: Mapping[str, LLMTrace], seed: int) -> LLMPlanResult:
+        return scored(
+            as_said(plan, case), given, case, data.scripts, tables=tables_of(case, data), seed=seed,
+            engine=ENGINES[options.engine],
+        )  # fmt: skip
 
     requests = drawn(case)
     times = times_of(case, asked.folder)
@@ -68,6 +73,10 @@ def simulated(asked: Asked) -> Answer:
         )
         for path, plan in plans.items()
     }  # fmt: skip
+    if case.failures.random:
+        forecasts = {
+            path: over_failures(partial(failing, plan, requests), case.draws, case.seed) for path, plan in plans.items()
+        }
     count = sum(map(len, requests.values()))
     last = max(float(t.arrival[-1]) for t in requests.values())
     source = "; ".join(dict.fromkeys(demand.traffic.source for demand in demands))
@@ -81,6 +90,7 @@ def simulated(asked: Asked) -> Answer:
     ]
     for path, result in results.items():
         text += [f"{path}: {name}: {v}" for name, judged in result.judgements.items() for v in judged.verdicts]
+        text += fleet_lines(result, path)
     for path, found in ways.items():
         first, *rest = found.lines()
         text += [f"{path}: {first}", *rest]
@@ -128,10 +138,12 @@ def _interval(path: str, told: Forecast) -> list[str]:
 
 
 def _document(path: str, result: LLMPlanResult, told: Forecast | None) -> dict[str, Any]:
+    fleets = {name: fleet_figures(r.fleet) for name, r in result.results.items() if r.fleet is not None}
     return {
         "plan": path,
         **({} if told is None else {"forecast": told.to_dict()}),
         "engine": result.made_by,
+        **({"fleet": fleets} if fleets else {}),
         **result.summary(),
         **({} if result.has_limits else {"attainment": None}),
         "objectives": {
