@@ -76,7 +76,7 @@ def engines_of(draw_, model, trace, stages):
     return found
 
 
-@settings(max_examples=examples(60, anew=300), deadline=None)
+@settings(max_examples=examples(40, anew=300), deadline=None)
 @given(data=st.data())
 def test_bit_for_bit_on_a_grid_of_times(data):
     stages = data.draw(st.lists(st.sampled_from([1, 1, 1, 2, 3]), min_size=1, max_size=2))

@@ -115,8 +115,9 @@ def test_prefix_caching_of_texts_that_begin_alike(data):
     same(*found)
 
 
-@pytest.mark.parametrize("groups", [(1, 1), (1, 5), (0, 1), (2, 0)])
-@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize(
+    ("groups", "ahead"), [((1, 1), True), ((1, 5), False), ((0, 1), False), ((0, 1), True), ((2, 0), False)]
+)
 def test_conversations_that_find_their_windows(groups, ahead):
     """Preempted requests find their own blocks, turns those of the turn before; others take them meanwhile."""
     full, near = groups
