@@ -202,6 +202,30 @@ def _some(values: Column) -> Column:
     return values[~np.isnan(values)]
 
 
+def _decode_start(journal: Journal, members: Sequence[Life], iterations: Iterations, runs: TokenRuns) -> Column:
+    """When each request's first decoding iteration began after the transfer of its last try."""
+    decode, engine = np.full(len(journal.retries), np.nan), iterations.engine
+    decodes = np.array([m.role == "decode" for m in members])
+    if not decodes.any():
+        return decode
+
+    def here(who: IntColumn, rows: IntColumn) -> npt.NDArray[np.bool_]:
+        # False where nothing was sent.
+        return decodes[engine[rows]] & (iterations.start[rows] >= journal.transfer_end[who])
+
+    def note(who: IntColumn, rows: IntColumn) -> None:
+        mine = here(who, rows)
+        np.fmin.at(decode, who[mine], iterations.start[rows[mine]])
+
+    note(runs.request, runs.first)
+    # Of a run, if not its first token, a later one may be the first here; of one over two engines, any.
+    late = ~here(runs.request, runs.first) & here(runs.request, runs.last)
+    late |= engine[runs.first] != engine[runs.last]
+    rest = TokenRuns(runs.request[late], runs.first[late], runs.last[late])
+    note(np.repeat(rest.request, rest.last - rest.first + 1), rest.tokens())
+    return decode
+
+
 def report(
     journal: Journal, members: Sequence[Life], iterations: Iterations, runs: TokenRuns, end: float
 ) -> FleetReport:
@@ -209,18 +233,11 @@ def report(
     spans = [(m.index, *span) for m in members for span in (*m.spans, (m.state, m.since, end)) if span[2] > span[1]]
     columns: list[Any] = [list(column) for column in zip(*spans, strict=True)] if spans else [[], [], [], []]
     length = iterations.end - iterations.start
-    decode = np.full(len(journal.retries), np.nan)
-    if any(m.role == "decode" for m in members):
-        rows, who = runs.tokens(), np.repeat(runs.request, runs.last - runs.first + 1)
-        here = np.array([m.role == "decode" for m in members])[iterations.engine[rows]]
-        here &= iterations.start[rows] >= journal.transfer_end[who]  # of the last try; False where nothing was sent
-        sent, at = np.unique(who[here], return_index=True)
-        decode[sent] = iterations.start[rows[here][at]]
     return FleetReport(
         journal.first_engine,
         journal.transfer_start,
         journal.transfer_end,
-        decode,
+        _decode_start(journal, members, iterations, runs),
         journal.transfer_bytes,
         journal.retries,
         journal.failed,

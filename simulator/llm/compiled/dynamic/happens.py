@@ -65,7 +65,7 @@ def _arrives(xs: Any, s: Tables, d: Ledger, calls: Any, code: int, k: int, now: 
 
 
 @_inline
-def _next_to_place(d: Ledger, h: Handoff | None) -> tuple[int, int]:
+def _next_to_place(d: Ledger, h: Handoff | None) -> tuple[Any, Any]:
     """The first half that waits for an engine where one serves now, and the role; -1: none does."""
     r, role = np.int64(-1), FIRST
     if d.up[FIRST, 0]:

@@ -38,8 +38,8 @@ def pools(draw_, config, trace):
     return Pools(
         draw_(st.integers(1, 3)), draw_(st.integers(1, 3)),
         LinkSpec(draw_(st.sampled_from(TOKENS_S)), draw_(st.one_of(st.just(0.0), ticks(0, 60)))),
-        kv_bytes_per_token=1, serialise=draw_(st.sampled_from(NICS)), decode_router=draw_(st.sampled_from(sorted(KINDS))),
-        **more,
+        kv_bytes_per_token=1, serialise=draw_(st.sampled_from(NICS)),
+        decode_router=draw_(st.sampled_from(sorted(KINDS))), **more,
     )  # fmt: skip
 
 

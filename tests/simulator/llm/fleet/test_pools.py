@@ -261,8 +261,14 @@ def test_what_holds_of_every_fleet(case):
                     order = np.argsort(report.transfer_start[mine], kind="stable")
                     begin, end = report.transfer_start[mine][order], report.transfer_end[mine][order]
                     assert (begin[1:] >= end[:-1] - options.link.latency_s - 1e-9).all()
-    # An engine computes one thing at a time.
+    # Decoding begins with the first token on a decode engine whose iteration begins when all was there.
     it = result.iterations
+    for row in range(n):
+        mine = result.runs.of(row).tokens()
+        mine = mine[np.array(report.roles)[it.engine[mine]] == "decode"]
+        begins = it.start[mine][it.start[mine] >= report.transfer_end[row]]
+        assert np.array_equal(report.decode_start[row], begins.min(initial=np.inf) if len(begins) else np.nan, True)
+    # An engine computes one thing at a time.
     for engine in range(it.engines):
         mine = it.engine == engine
         assert (it.start[mine][1:] >= it.end[mine][:-1]).all()
