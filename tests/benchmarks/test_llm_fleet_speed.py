@@ -1,28 +1,33 @@
-"""Speed of the compiled loop over engines that fail, come and go, and its ratio to the reference; none is asserted.
+"""Speed of the compiled loop over fleets, pools too, and its ratio to the reference; none is asserted.
 
-OPT-13B on A100s (40 GB) by its roofline, ShareGPT-like lengths, 8 requests/s on about four engines: 7,200 requests,
-about 2.35 M output tokens. What is timed is `simulate_llm`, from the trace to the result and its report, after
-compilation; processor time of the best run.
+OPT-13B on A100s (40 GB) by its roofline, ShareGPT-like lengths, 8 requests/s on about four engines (with pools one
+more, which processes the prompts): 7,200 requests, about 2.35 M output tokens. What is timed is `simulate_llm`, from
+the trace to the result and its report, after compilation; processor time of the best run.
 """
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from flat_options import llm_asked
-from meshwright.profiles import device
+from meshwright.profiles import LinkSpec, device
 from meshwright.profiles.llm import decoder, iteration_cost
-from meshwright.simulator.llm import Autoscaling, Faults, LLMTrace, renewal_times, simulate_llm
+from meshwright.simulator.llm import Autoscaling, Faults, LLMTrace, Pools, renewal_times, simulate_llm
 from meshwright.traces.lengths import SHAREGPT
 
 CONFIG = {"num_blocks": 850, "max_model_len": 2048, "max_num_batched_tokens": 2048, "max_num_seqs": 256}
 N = 7200
 FAULTS = Faults(mtbf_s=600.0, mttr_s=60.0, load_s=60.0)
 SCALING = Autoscaling(2, 8, 24.0, interval_s=15.0, start_s=60.0)
+POOLS = Pools(1, 4, LinkSpec(25e9, 1e-5), kv_bytes_per_token=819_200)
 WAYS = {
     "faults": {"faults": FAULTS, "engines": 5},
     "autoscaling": {"scaling": SCALING, "engines": 4},
     "both, asynchronous": {"faults": FAULTS, "scaling": SCALING, "engines": 4},
+    "pools": {"pools": POOLS},
+    "pools, from a buffer": {"pools": replace(POOLS, handoff="buffer")},
+    "pools, faults, autoscaling": {"pools": POOLS, "faults": FAULTS, "scaling": replace(SCALING, role="decode")},
 }
 
 
