@@ -13,6 +13,7 @@ from ....profiles.llm.iteration import IterationCost
 from ....reprs import Shown
 from ....seeds import generator
 from ....simulator.llm import LLMTrace, simulate_llm
+from ....simulator.llm.workload.clients import Clients
 from ..measure.job import engine_options
 from ..measure.tables import Plan
 
@@ -115,6 +116,8 @@ class Traffic(Shown):
         Lengths of drawn requests; by default those of the device in `LENGTHS`.
     duration_s : float
         Seconds over which the requests of a cell arrive.
+    clients : Clients, optional
+        How drawn requests are sent, at a rate; Poisson if left out.
 
     Raises
     ------
@@ -127,11 +130,14 @@ class Traffic(Shown):
     trace: LLMTrace | None = None
     lengths: Lengths | None = None
     duration_s: float = 20.0
+    clients: Clients | None = None
 
     def __post_init__(self) -> None:
         seconds, levels = self.duration_s, self.levels
         if not levels or any(not 0 < level < float("inf") for level in levels) or not 0 < seconds < float("inf"):
             raise InputError(f"compare: expected loads, rates and seconds above 0 (got {levels} and {seconds})")
+        if self.clients is not None and self.clients.rateless:
+            raise InputError(f"compare: clients: {self.clients.arrivals} has no rate")
 
     @property
     def levels(self) -> list[float]:
@@ -168,7 +174,10 @@ class Traffic(Shown):
         prompt, output, gaps = draw_requests(
             self.lengths_on(plan.device), max(2, round(rate * self.duration_s)), plan.seed
         )
-        requests = LLMTrace(np.cumsum(gaps) / rate, prompt, output)
+        arrival = np.cumsum(gaps) / rate
+        if self.clients is not None:
+            arrival = self.clients.columns(len(prompt), rate, plan.seed)["arrival"]
+        requests = LLMTrace(arrival, prompt, output)
         return f"{rate:.3g}/s" if self.rate is not None else f"load {level:g}", rate, requests
 
 

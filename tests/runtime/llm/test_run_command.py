@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 
 pytest.importorskip("torch")
@@ -49,6 +50,25 @@ def test_a_trace_file(capsys, tmp_path):
     assert "finished 2 of 2" in out
 
 
+CLIENTS = "workload.clients."
+
+
+@pytest.mark.parametrize(
+    ("words", "gaps"),
+    [
+        (["-s", f"{CLIENTS}arrivals=constant", "--rate", "40"], [0.025] * 5),
+        (["-s", f"{CLIENTS}arrivals=at_once"], [0.0] * 5),
+    ],
+    ids=["constant", "at once"],
+)
+def test_requests_are_sent_as_the_clients_say(capsys, tmp_path, words, gaps):
+    rows = tmp_path / "rows.csv"
+    code, out, err = command(capsys, *SMALL[:-5], "6", *SMALL[-4:], *words, "--out", str(rows))
+    assert code == 0, err
+    assert ("constant gaps" in out, "all at once" in out) == ("constant" in words[1], "at_once" in words[1])
+    assert pd.read_csv(rows).arrival.diff()[1:].to_numpy() == pytest.approx(gaps)
+
+
 def plan_file(path, **fields):
     entry = {"name": "one", "model": "tiny-llama", "num_blocks": 50, "devices": ((0,),), **fields}
     model = ServedModel.of(decoder("tiny-llama"))
@@ -66,6 +86,23 @@ def test_a_plan(capsys, tmp_path):
     assert said["mean_batch"] <= 3
     code, _, err = command(capsys, plan, "--tensor-parallel-size", "2")
     assert (code, err) == (2, "meshwright: engine.tensor_parallel_size: the plan says it; leave it out\n")
+
+
+def test_clients_of_a_plans_case(capsys, tmp_path):
+    """Two in a closed loop: the next request of one comes when its last is answered, and it has thought."""
+    plan, rows = LLMPlan.load(plan_file(tmp_path / "plan.json", config={"max_model_len": 256})), tmp_path / "rows.csv"
+    clients = {"arrivals": "closed", "concurrency": 2, "think": 0.01}
+    said = {"case": {"workload": {"lengths": "sharegpt", "requests": 6, "clients": clients}}}
+    words = (str(plan.model_copy(update=said).save(tmp_path / "closed.json")), "--requests", "6", "--scale", "0.03")
+    code, out, err = command(capsys, *words, "--out", str(rows))
+    assert code == 0, err
+    assert "2 clients in a closed loop, thinking 0.01 s on average" in out
+    table = pd.read_csv(rows)
+    assert (table.arrival[2:].to_numpy() > table.finish[:-2].to_numpy()).all()
+    assert (table.arrival[:2] == 0).all()
+    code, out, err = command(capsys, *words, "--concurrency", "1", "--json")
+    assert code == 0, err
+    assert json.loads(out)["mean_batch"] <= 1
 
 
 def test_options_of_the_scheduler_by_either_spelling(capsys):
@@ -89,6 +126,14 @@ def test_options_of_the_scheduler_by_either_spelling(capsys):
         ([*TINY, "--deadline", "1"], "No such option: --deadline"),
         ([*TINY, "--lengths", "nowhere.csv"], "workload.lengths: expected sharegpt, alpaca or a CSV"),
         ([*TINY, "--rate", "1", "--concurrency", "2"], "a closed loop has no rate"),
+        ([*TINY, "--front-end", "separate"], "workload.clients.front_end: the real engine takes requests straight"),
+        ([*TINY, "--output-cv", "1"], "workload.clients.output_cv: a real run takes lengths as they are"),
+        ([*TINY, "-s", f"{CLIENTS}arrivals=at_once"], "at_once has no rate; say how many requests"),
+        (
+            [*TINY, "-s", f"{CLIENTS}arrivals=constant", "--concurrency", "2"],
+            "concurrency: workload.clients.arrivals say how requests are sent",
+        ),
+        ([*TINY, "--serve", "--arrivals", "constant"], "leave clients out"),
         ([*TINY, "--duration", "3"], "workload.duration: goes with a rate"),
         ([*TINY, "--serve", "--rate", "1"], "leave rate out"),
         ([*TINY, "--num-blocks", "2", "--requests", "2"], "num_blocks 2 leaves 1"),

@@ -11,11 +11,13 @@ from ....runtime.llm.compare.chart import save_engine_png
 from ....runtime.llm.compare.engine import compare_engine
 from ....runtime.llm.compare.settings import SETTINGS, Traffic
 from ....runtime.llm.measure.engine import MeasureOptions
+from ....simulator.llm.workload.clients import Clients
 from ...door import Answer, Asked
 from ..case import LLMCase
 from ..data import decoder_of, one_trace
 from ..demands import squeezed
 from ..options import CompareOptions
+from .drawn import senders
 from .measured import against_measurements
 
 __all__ = ["compared"]
@@ -39,12 +41,22 @@ def compared(asked: Asked) -> Answer:
         return against_measurements(asked, options, case.kernels)
     if len(set(case.models)) < len(case.models):
         raise InputError(f"model: expected each model once (got {', '.join(case.models)})")
-    w = case.workload
+    w, clients = case.workload, senders(case)
+    if clients is not None and clients.rateless:
+        raise InputError(
+            f"workload.clients.arrivals: {clients.arrivals} has no rate, and cells are rates; meshwright run sends so"
+        )
+    if clients is None and w.cv * w.cv_scale != 1:
+        clients = Clients("gamma", w.cv * w.cv_scale)
     trace = None if w.trace is None else squeezed(one_trace(asked.folder / w.trace), w.rate_scale)
     found = compare_engine(
         [decoder_of(name, asked.folder) for name in case.models],
         Traffic(
-            options.loads, None if w.rate is None else w.rate * w.rate_scale, trace, duration_s=w.duration or CELL_S
+            options.loads,
+            None if w.rate is None else w.rate * w.rate_scale,
+            trace,
+            duration_s=w.duration or CELL_S,
+            clients=clients,
         ),
         settings=list(options.settings or SETTINGS),
         measure=MeasureOptions(options.on, options.dtype, seed=case.seed, fast=options.fast, clock=options.clock),

@@ -9,6 +9,7 @@ import numpy as np
 
 from ....errors import InputError
 from ....simulator.llm import LLMPlan, LLMTrace, draw, read_lengths
+from ....simulator.llm.workload.clients import Clients
 from ....traces.lengths import LENGTHS
 from ...before import MOST_REQUESTS, check_real_time
 from ..case import LLMCase
@@ -16,7 +17,7 @@ from ..data import one_trace
 from ..demands import squeezed
 from ..options import RunOptions
 
-__all__ = ["requests_of"]
+__all__ = ["requests_of", "senders"]
 
 REQUESTS = 32
 """Requests that are drawn where nobody says how many."""
@@ -45,8 +46,12 @@ def requests_of(
     InputError
         On options that contradict each other, or a file that cannot be read.
     """
-    w = case.workload
-    rate = None if w.rate is None else w.rate * w.rate_scale
+    w, clients = case.workload, senders(case)
+    rate = None if w.rate is None or w.clients.rateless else w.rate * w.rate_scale
+    if options.concurrency is not None and clients is not None:
+        if plan is None:
+            raise InputError("concurrency: workload.clients.arrivals say how requests are sent; give one of them")
+        clients = None
     if options.concurrency is not None:
         if rate is not None and not (plan is not None and rate == planned_rate(plan)):
             raise InputError("concurrency: a closed loop has no rate; give one of them")
@@ -55,8 +60,12 @@ def requests_of(
         if options.scale is not None:
             raise InputError("scale: workload.trace says lengths itself; leave it out")
         trace = squeezed(one_trace(folder / w.trace), w.rate_scale)
+        if clients is not None and clients.rateless:
+            if trace.after is not None:
+                raise InputError("workload.clients.arrivals: turns of conversations come when they are answered")
+            trace = trace.at(**clients.columns(len(trace), 0.0, case.seed))
         check_real_time(trace.arrival)
-        return trace, w.trace
+        return trace, w.trace if clients is None else f"{w.trace}, {_sent(clients)}"
     if w.requests is not None and w.requests > MOST_REQUESTS:
         raise InputError(f"workload.requests: expected at most {MOST_REQUESTS:,} of a real run (got {w.requests})")
     if w.duration is not None and rate is None:
@@ -71,9 +80,37 @@ def requests_of(
     if scale != 1:
         prompts, outputs = (np.maximum(1, np.round(scale * x)).astype(np.int64) for x in (prompts, outputs))
     trace = draw(prompts, outputs, n, rate=rate, cv=w.cv * w.cv_scale, max_model_len=longest, seed=case.seed)
+    sent = ""
+    if clients is not None and (clients.rateless or rate is not None):
+        trace = trace.at(**clients.columns(len(trace), rate or 0.0, case.seed))
+        sent = f", {_sent(clients)}"
     check_real_time(trace.arrival)
     shrunk = "" if scale == 1 else f" x {scale:g}"
-    return trace, f"lengths like {w.lengths}{shrunk}, seed {case.seed}"
+    return trace, f"lengths like {w.lengths}{shrunk}, seed {case.seed}{sent}"
+
+
+def senders(case: LLMCase) -> Clients | None:
+    """How the case's clients send requests to a real engine; None where it does not say.
+
+    Raises
+    ------
+    InputError
+        On a front end, which the engine does not have, or a spread of outputs.
+    """
+    w = case.workload
+    if w.clients.front_end != "engine" or w.clients.front_end_s is not None:
+        raise InputError(
+            "workload.clients.front_end: the real engine takes requests straight into its queue; leave it out, or run "
+            "it with serve and send over HTTP"
+        )
+    if w.clients.output_cv is not None:
+        raise InputError("workload.clients.output_cv: a real run takes lengths as they are; leave it out")
+    return w.clients.clients(w.cv * w.cv_scale)
+
+
+def _sent(clients: Clients) -> str:
+    """How they send, without the front end, of which a real engine has none."""
+    return clients.explain().partition("; ")[0]
 
 
 def planned_rate(plan: LLMPlan) -> float | None:

@@ -94,7 +94,7 @@ def _listening(case: LLMCase, options: RunOptions, asked: Asked) -> Listening | 
     ours = case_of(asked.plans, {}, "run").get("workload", {}) if asked.plans else {}
     of_case = [
         name
-        for name in ("trace", "rate", "cv", "requests", "lengths")
+        for name in ("trace", "rate", "cv", "requests", "lengths", *(() if asked.plans else ("clients",)))
         if name in case.workload.model_fields_set and getattr(case.workload, name) != ours.get(name)
     ]
     of_door = [name for name in ("concurrency", "timeline") if getattr(options, name) is not None]

@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from meshwright.cli import run
 from meshwright.errors import InputError
@@ -20,6 +21,7 @@ from meshwright.runtime.llm.compare.chart import save_engine_png
 from meshwright.runtime.llm.compare.engine import compare_engine
 from meshwright.runtime.llm.compare.settings import Lengths, Traffic, draw_requests
 from meshwright.runtime.llm.measure.engine import MeasureOptions, measure_layers, plan_measurement
+from meshwright.simulator.llm.workload.clients import Clients
 
 LLAMA = DecoderSpec("llama-test", 2, 64, 4, 128, 256, 2, 16, max_positions=256)
 OPT = DecoderSpec(
@@ -182,6 +184,23 @@ def test_drawn_requests_are_the_same_for_every_rate_and_seed_alike():
     assert gaps.mean() == pytest.approx(1, abs=4 / math.sqrt(500))
 
 
+def test_requests_come_as_clients_send_them():
+    """At the rate of the cell, with the same lengths: in equal gaps, in bursts, or by Poisson."""
+    plan = plan_measurement(LLAMA, MeasureOptions())
+    by = {
+        how: Traffic(rate=50.0, duration_s=10.0, clients=clients).requests(50.0, plan, 1.0)[2]
+        for how, clients in (
+            ("as ever", None), ("constant", Clients("constant")), ("bursts", Clients("gamma", 4.0)),
+        )
+    }  # fmt: skip
+    assert np.diff(by["constant"].arrival) == pytest.approx(0.02)
+    spread = {how: np.diff(t.arrival).std() / np.diff(t.arrival).mean() for how, t in by.items()}
+    assert spread["constant"] < 0.9 < spread["as ever"] < 1.1 < 3 < spread["bursts"]
+    assert all((t.output_tokens == by["as ever"].output_tokens).all() for t in by.values())
+    with pytest.raises(InputError, match="at_once has no rate"):
+        Traffic(rate=50.0, clients=Clients("at_once"))
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -230,7 +249,8 @@ def test_wrong_traffic_is_refused(options):
         ("measure llm --model opt-125m --rate 2", "No such option: --rate"),
         ("profile measure --tp 2", "No such command 'measure'"),
         ("measure llm --model opt-125m --on cuda --tensor-parallel-size 64", "tp"),
-        ("compare llm --model opt-125m --cv 2", "No such option: --cv"),
+        ("compare llm --model opt-125m --warmup 2", "No such option: --warmup"),
+        ("compare llm --model opt-125m --front-end separate", "workload.clients.front_end: the real engine takes"),
         ("compare llm --model opt-125m,opt-125m", "expected each model once"),
         ("compare llm --model opt-125m --loads x", "loads[0]: "),
         ("compare llm --model opt-125m --settings orca", "unknown setting"),
