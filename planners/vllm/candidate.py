@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ...profiles.llm.cost.kinds.experts import ALL2ALL
+from ...profiles.llm.cost.kinds.experts import ALL2ALL, All2All
 from ...reprs import Shown
 from ...simulator.llm.plan.drafts import DraftEntry
 from ...simulator.llm.plan.entries import MEMORY_OPTION, Deployment, Option
@@ -79,7 +79,7 @@ class EngineShape(Shown):
     more: tuple[tuple[str, Option], ...] = ()
     dp: int = 1
     eplb: bool = False
-    all2all: str = ALL2ALL[0]
+    all2all: All2All = ALL2ALL[0]
 
     @property
     def devices(self) -> int:

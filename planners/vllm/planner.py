@@ -24,7 +24,7 @@ from .scoring import Evaluator, Setting, served
 from .search import Bracket, Effort, ModelSearch
 from .space import SearchSpace
 
-__all__ = ["OBJECTIVES", "plan", "workload_of"]
+__all__ = ["OBJECTIVES", "check_asked", "plan", "workload_of"]
 
 OBJECTIVES = ("goodput", "devices", "rate")
 
@@ -86,21 +86,8 @@ def plan(
         that would mend it.
     """
     begun = time.perf_counter()
-    if objective not in OBJECTIVES:
-        raise InputError(f"objective: expected one of {', '.join(OBJECTIVES)} (got {objective!r})")
-    if not 0 < target <= 1:
-        raise InputError(f"target: expected a share of the requests in (0, 1] (got {target})")
-    names = [d.name for d in demands]
-    if not names or len(set(names)) < len(names):
-        raise InputError(f"demands: expected models of different names (got {', '.join(names) or 'none'})")
-    if objective != "goodput" and not any(d.promises.some for d in demands):
-        raise InputError(
-            f"objective: {objective} asks for a share of the requests within limits, and no model has a limit; give "
-            "LLMDemand(…, ttft_s=…, tpot_s=…), or --slo-ttft or --slo-tpot"
-        )
     space, effort = space or SearchSpace(), effort or Effort()
-    if len(names) > 1 and len(space.routers) > 1:
-        raise InputError(f"space: routers: a plan has one for all of its models (got {', '.join(space.routers)})")
+    check_asked(demands, objective, OBJECTIVES, target, space)
     setting = Setting(cluster, tuple(demands), CostSource(**costs), target)
     seeds = range(seed, seed + effort.seeds)
     say = progress or _silent
@@ -130,6 +117,33 @@ def plan(
             evaluations=evaluator.simulations,
         )
         return Planning(made.model_copy(update={"planner": entry}), tuple(chosen), tuple(fronts), rejected, objective)
+
+
+def check_asked(
+    demands: Sequence[LLMDemand], objective: str, known: Sequence[str], target: float, space: SearchSpace
+) -> None:
+    """See that what a planner is asked makes sense, whatever devices there are.
+
+    Raises
+    ------
+    InputError
+        On an unknown objective or one that no model has a limit for, a target that is no share, no model, the same one
+        twice, or several routers for several models.
+    """
+    if objective not in known:
+        raise InputError(f"objective: expected one of {', '.join(known)} (got {objective!r})")
+    if not 0 < target <= 1:
+        raise InputError(f"target: expected a share of the requests in (0, 1] (got {target})")
+    names = [d.name for d in demands]
+    if not names or len(set(names)) < len(names):
+        raise InputError(f"demands: expected models of different names (got {', '.join(names) or 'none'})")
+    if objective != "goodput" and not any(d.promises.some for d in demands):
+        raise InputError(
+            f"objective: {objective} asks for a share of the requests within limits, and no model has a limit; give "
+            "LLMDemand(…, ttft_s=…, tpot_s=…), or --slo-ttft or --slo-tpot"
+        )
+    if len(names) > 1 and len(space.routers) > 1:
+        raise InputError(f"space: routers: a plan has one for all of its models (got {', '.join(space.routers)})")
 
 
 def _silent(_: str) -> None:

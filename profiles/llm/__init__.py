@@ -14,10 +14,11 @@ from .cost.iteration import CostOptions, TableCost, iteration_cost
 from .cost.kinds.draft import draft_cost
 from .cost.overheads import COMPILED_LAUNCH_S, EAGER_LAUNCH_S, NO_OVERHEADS, Overheads
 from .cost.parts import Part
-from .decoder import DecoderSpec, decoder
+from .decoder import DecoderSpec
 from .iteration import Iteration, IterationCost
 from .linear import ConstantCost, LinearCost
 from .measured import LayerMeasurement, measured_cost, read_measurement, write_measurement
+from .named import decoder
 from .parallel.layer import DecodeLayer, Parallel, decode_layer
 from .tables.grid import Grid
 from .tables.kernels import KernelTables, Layers, Operators, Peaks

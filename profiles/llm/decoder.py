@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from ...errors import InputError
-from ...files import readable
 from ...reprs import Shown
 from .checkpoint import read_shape
-from .decoder_names import shape_named
+from .precisions import precision_bytes, weight_bytes
+from .shape_checks import check_shape
 from .tower import Tower
 
-__all__ = ["PRECISION_BYTES", "WEIGHT_BITS", "DecoderSpec", "decoder", "weight_bytes"]
-
-PRECISION_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "fp8": 1}
-"""Bytes of one weight or one cached key or value."""
-
-WEIGHT_BITS = {"int8": 8.0, "fp8_block": 8.002, "int4": 4.25, "nvfp4": 4.5, "mxfp4": 4.25}
-"""Bits of one weight where weights alone are quantised, scales included: groups of 128 with 16-bit scales and 8-bit
-zeros (rounded up), groups of 16 or 32 with 8-bit scales, blocks of 128 x 128 with 32-bit scales."""
+__all__ = ["DecoderSpec", "precision_bytes", "weight_bytes"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -118,47 +108,12 @@ class DecoderSpec(Shown):
     tower: Tower | None = None
 
     def __post_init__(self) -> None:
-        for name in ("layers", "hidden", "heads", "ffn", "vocab", "kv_heads", "head_dim", "max_positions"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InputError(f"decoder {self.name!r}: {name}: expected an integer >= 1 (got {value!r})")
-        if self.heads % self.kv_heads:
-            raise InputError(
-                f"decoder {self.name!r}: kv_heads {self.kv_heads} does not divide the {self.heads} attention heads"
-            )
-        for name in (
-            "experts", "experts_per_token", "moe_ffn", "shared_ffn", "dense_layers", "window", "full_layers", "kv_rank",
-            "rope_dim", "value_dim", "q_rank", "mtp_layers",
-        ):  # fmt: skip
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise InputError(f"decoder {self.name!r}: {name}: expected an integer >= 0 (got {value!r})")
-        if self.experts and not (1 <= self.experts_per_token <= self.experts and self.moe_ffn):
-            raise InputError(
-                f"decoder {self.name!r}: {self.experts} experts: expected experts_per_token of 1 to {self.experts} and "
-                f"moe_ffn >= 1 (got {self.experts_per_token} and {self.moe_ffn})"
-            )
-        if not self.experts and (self.experts_per_token or self.moe_ffn or self.shared_ffn or self.dense_layers):
-            raise InputError(f"decoder {self.name!r}: fields of experts without experts; give how many there are")
-        if self.full_layers and not (self.window and self.full_layers < self.layers):
-            raise InputError(
-                f"decoder {self.name!r}: {self.full_layers} layers that see everything, of {self.layers}; others have "
-                f"a window of {self.window}"
-            )
-        if self.kv_rank and not (self.value_dim and self.rope_dim < self.head_dim):
-            raise InputError(
-                f"decoder {self.name!r}: latent attention: expected value_dim >= 1 and rope_dim below head_dim "
-                f"{self.head_dim} (got {self.value_dim} and {self.rope_dim})"
-            )
-        if not self.kv_rank and (self.rope_dim or self.value_dim or self.q_rank):
-            raise InputError(f"decoder {self.name!r}: fields of latent attention without kv_rank")
+        check_shape(self)
         tower: Any = self.tower
         if isinstance(tower, Mapping):
             object.__setattr__(self, "tower", Tower.of(tower))  # pyright: ignore[reportUnknownArgumentType]
         elif tower is not None and not isinstance(tower, Tower):
             raise InputError(f"decoder {self.name!r}: tower: expected a Tower (got {tower!r:.60})")
-        if self.dense_layers > self.layers:
-            raise InputError(f"decoder {self.name!r}: {self.dense_layers} dense layers of {self.layers}")
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], name: str = "", *, ignore: Collection[str] = ()) -> DecoderSpec:
@@ -331,72 +286,3 @@ class DecoderSpec(Shown):
     def weight_bytes(self, precision: str = "float16") -> int:
         """Bytes of all weights."""
         return round(self.weights * weight_bytes(precision))
-
-
-def precision_bytes(precision: str) -> int:
-    """Bytes of one number.
-
-    Raises
-    ------
-    InputError
-        On an unknown precision; names the nearest.
-    """
-    if precision not in PRECISION_BYTES:
-        near = difflib.get_close_matches(str(precision), PRECISION_BYTES, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(PRECISION_BYTES)}"
-        raise InputError(f"precision: unknown precision {precision!r}; {hint}")
-    return PRECISION_BYTES[precision]
-
-
-def weight_bytes(precision: str) -> float:
-    """Bytes of one weight, in precisions that weights alone may have too (`WEIGHT_BITS`, scales included).
-
-    Raises
-    ------
-    InputError
-        On an unknown precision; names the nearest.
-    """
-    return WEIGHT_BITS[precision] / 8 if precision in WEIGHT_BITS else precision_bytes(precision)
-
-
-def decoder(name: str, *, ignore: Collection[str] = ()) -> DecoderSpec:
-    """A shipped model by name, or the model of a config.json file.
-
-    Parameters
-    ----------
-    name : str
-        Name, or the path of a file that ends in ``.json``.
-    ignore : collection of str
-        Fields of the file that are taken as if they were not there (`DecoderSpec.from_config`).
-
-    Raises
-    ------
-    InputError
-        If there is none (names the nearest), or the file holds what is not modelled.
-    """
-    from .zoo import DECODERS
-
-    given: Any = name
-    if not isinstance(given, str):
-        raise InputError(f"model: expected a name or the path of a config.json (got {given!r})")
-    if isinstance(ignore, str) or (ignore and not name.endswith(".json")):
-        raise InputError(f"ignore: expected a list of fields of a config.json (got {ignore!r} for {name})")
-    if name in DECODERS:
-        return DECODERS[name]
-    if name.endswith(".json"):
-        path = Path(name)
-        try:
-            said = json.loads(readable(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise InputError(f"{path}: cannot be read: {error}") from None
-        if not isinstance(said, dict):
-            raise InputError(f"{path}: expected the fields of a config.json (got {type(said).__name__})")
-        return DecoderSpec.from_config(said, path.parent.name or path.stem, ignore=ignore)
-    short = name.rpartition("/")[2]
-    found = shape_named(short, DECODERS)
-    if found is not None:
-        return found
-    by_short = {known.lower(): spec for known, spec in DECODERS.items()}
-    near = difflib.get_close_matches(short.lower(), by_short, n=1)
-    hint = f"did you mean {by_short[near[0]].name!r}?" if near else f"shipped: {', '.join(DECODERS)}"
-    raise InputError(f"model: unknown model {name!r}; {hint}; a config.json works, too")

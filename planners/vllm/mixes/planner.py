@@ -15,11 +15,11 @@ from ....simulator.plan.entries import PlannerEntry
 from ..costs import CostSource
 from ..demand import LLMDemand
 from ..layouts import engine_shapes
-from ..planner import workload_of
+from ..planner import check_asked, workload_of
 from ..scoring import served
 from ..search import Effort
 from ..space import SearchSpace
-from .aims import AIMS, IDLE_SHARE, Aim
+from .aims import AIMS, IDLE_SHARE
 from .choice import Option, assign, best_of, reach_first, reach_most
 from .infeasible import no_pool, no_room, out_of_reach
 from .mix import deployments, rows_of
@@ -72,10 +72,12 @@ def plan_mixed(
         If a model fits no engine, or the target cannot be reached; with the smallest change that would mend it.
     """
     begun, fleet = time.perf_counter(), MixedCluster.of(fleet)
-    aim = _checked(fleet, demands, objective, target)
     space, effort = space or SearchSpace(), effort or Effort()
-    if len(demands) > 1 and len(space.routers) > 1:
-        raise InputError(f"space: routers: a plan has one for all of its models (got {', '.join(space.routers)})")
+    if objective == "rate":
+        raise InputError("objective: rate: is looked for on one device type; give cost, energy, devices or goodput")
+    check_asked(demands, objective, tuple(AIMS), target, space)
+    aim = AIMS[objective]
+    aim.check(fleet)
     setting = MixSetting(fleet, tuple(demands), CostSource(**costs), target)
     seeds, say = range(seed, seed + effort.seeds), progress or _silent
     with Runs(setting, workers) as runs:
@@ -106,26 +108,6 @@ def plan_mixed(
         levels = {demand.name: search.levels for demand, search in zip(demands, searches, strict=True)}
         said = {demand.name: option for demand, option in zip(demands, chosen, strict=True)}
         return MixPlanning(made.model_copy(update={"planner": entry}), aim, target, said, levels, rejected)
-
-
-def _checked(fleet: MixedCluster, demands: Sequence[LLMDemand], objective: str, target: float) -> Aim:
-    if objective == "rate":
-        raise InputError("objective: rate: is looked for on one device type; give cost, energy, devices or goodput")
-    if objective not in AIMS:
-        raise InputError(f"objective: expected one of {', '.join(AIMS)} (got {objective!r})")
-    if not 0 < target <= 1:
-        raise InputError(f"target: expected a share of the requests in (0, 1] (got {target})")
-    names = [d.name for d in demands]
-    if not names or len(set(names)) < len(names):
-        raise InputError(f"demands: expected models of different names (got {', '.join(names) or 'none'})")
-    aim = AIMS[objective]
-    if aim.reaches and not any(d.promises.some for d in demands):
-        raise InputError(
-            f"objective: {objective} asks for a share of the requests within limits, and no model has a limit; give "
-            "LLMDemand(…, ttft_s=…, tpot_s=…), or --slo-ttft or --slo-tpot"
-        )
-    aim.check(fleet)
-    return aim
 
 
 def _silent(_: str) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 from ....errors import InputError
-from . import mixture, precision, vision, windows
+from . import mixture, precision, switched, vision, windows
 from .families import FAMILIES, NOT_MODELLED, Family
-from .fields import CHANGING, HARMLESS, PARTS, PARTS_FIELDS, empty
+from .fields import PARTS, PARTS_FIELDS, empty
+from .judging import Judge
 from .kinds import wrong_kinds
 
 __all__ = ["ALIASES", "read_shape"]
@@ -33,9 +34,6 @@ INNER = ("text_config", "llm_config", "language_config")
 """Where models of several parts keep the one on text."""
 NESTED = ("attn_config", "ffn_config")
 """Where MPT and DBRX keep some of their fields."""
-REASON = {name: why for why, names in HARMLESS.items() for name in names.split()}
-SWITCHED = ("falcon", "RefinedWeb", "RefinedWebModel", "gpt_bigcode", "mpt", "chatglm")
-"""Families whose KV heads depend on further fields."""
 MOST = 8
 """Fields named in one error."""
 
@@ -77,9 +75,8 @@ class _Reader:
     def __init__(self, config: dict[str, Any], where: str, ignore: frozenset[str]) -> None:
         self.config, self.where, self.ignore = config, where, ignore
         self.wrong: list[str] = []
-        self.alike: dict[tuple[str, str], list[str]] = {}  # what fields change, and what helps -> those fields
+        self.judge = Judge(self.wrong)
         self.read: set[str] = set()
-        self.known = True  # whether the family is: else it is no news that its fields are not
 
     def shape(self) -> dict[str, Any]:
         """See `read_shape`."""
@@ -108,8 +105,9 @@ class _Reader:
         if seen:
             found["tower"], wrong = vision.read_tower(whole["model_type"], seen, whole, said["hidden"] or 1)
             self.wrong += wrong
-        self._rest()
-        self.wrong += [f"{', '.join(fields)}: {what}; {mend}" for (what, mend), fields in self.alike.items()]
+        for field in [name for name in self.config if name not in self.read]:
+            self.judge(field, self.config[field])
+        self.judge.sum_up()
         if self.wrong:
             more = f"; and {len(self.wrong) - MOST} more" if len(self.wrong) > MOST else ""
             raise InputError(f"{self.where}: {'; '.join(self.wrong[:MOST])}{more}")
@@ -133,7 +131,7 @@ class _Reader:
                 if field in inner and not repeated:
                     self.wrong.append(f"{field}: {value!r:.60}, and {inner[field]!r:.60} in the part on text; say one")
             elif not about and not repeated and field not in precision.FIELDS and field not in self.read:
-                self._judge(field, value)
+                self.judge(field, value)
 
     def _unnest(self) -> None:
         for nest in NESTED:
@@ -159,7 +157,7 @@ class _Reader:
                 f"model_type: {kind!r} is not known here; where its layers are those of a model that is, write that "
                 f"one's model_type{hint}"
             )
-        self.known = False
+        self.judge.known = False
         return Family(experts="ffn")
 
     def _number(self, *names: str) -> int | None:
@@ -186,8 +184,10 @@ class _Reader:
         kind = self.config.get("model_type")
         self._width(said, family)
         missing = [ALIASES[f][0] for f in ("layers", "hidden", "heads", "ffn", "vocab") if said[f] is None]
-        if kind in SWITCHED:
-            said["kv_heads"] = self._kv_heads(said)
+        if kind in switched.FAMILIES:
+            said["kv_heads"], read, wrong = switched.kv_heads(self.config, said["heads"], said["kv_heads"])
+            self.read.update(read)
+            self.wrong += wrong
         if family.grouped and said["kv_heads"] is None:
             missing.append("num_key_value_heads")
         if family.learned and said["max_positions"] is None:  # the table of positions has as many rows
@@ -261,29 +261,6 @@ class _Reader:
         if not empty(project) and project != said["hidden"]:
             self.wrong.append(f"word_embed_proj_dim: {project!r}: embeddings of another width are not modelled")
 
-    def _kv_heads(self, said: dict[str, Any]) -> int | None:
-        """Number of KV heads, for families whose config gives it by switches."""
-        kind, one = self.config.get("model_type"), self.config.get("multi_query", True)
-        self.read.update(("multi_query", "new_decoder_architecture", "attn_type", "multi_query_attention"))
-        if kind == "chatglm":
-            return said["kv_heads"] if self.config.get("multi_query_attention") else said["heads"]
-        if kind in ("falcon", "RefinedWeb", "RefinedWebModel"):
-            new = self.config.get("new_decoder_architecture", kind == "RefinedWeb")
-            return said["kv_heads"] if new else 1 if one else said["heads"]
-        if kind == "gpt_bigcode":
-            return 1 if one else said["heads"]
-        if kind == "mpt":
-            self.read.update(("alibi", "learned_pos_emb"))
-            if self.config.get("alibi") is False and self.config.get("learned_pos_emb", True):
-                self.wrong.append("alibi: False: learned positions of model_type 'mpt' are not modelled")
-            way = self.config.get("attn_type", "multihead_attention")
-            ways = {"multihead_attention": said["heads"], "multiquery_attention": 1}
-            ways["grouped_query_attention"] = said["kv_heads"]
-            if way not in ways:
-                self.wrong.append(f"attn_type: {way!r}: expected one of {', '.join(ways)}")
-            return ways.get(way)
-        return None
-
     def _divided(self, hidden: int, heads: int) -> int:
         if hidden % heads:
             self.wrong.append(f"hidden_size {hidden} is no multiple of the {heads} heads; give head_dim")
@@ -291,7 +268,7 @@ class _Reader:
 
     def _experts(self, layers: int, ffn: int | None, family: Family) -> dict[str, int]:
         self.read.update(mixture.FIELDS)
-        if not self.known and all(self.config.get(name) is None for name in mixture.EXPERTS):
+        if not self.judge.known and all(self.config.get(name) is None for name in mixture.EXPERTS):
             return {}
         try:
             found = mixture.expert_fields(self.config, self.where, layers, ffn, family)
@@ -320,38 +297,3 @@ class _Reader:
         if said["chunked"] and said["window"] < said["max_positions"]:
             wrong = [*wrong, windows.too_short(self.config, name, said["window"], said["max_positions"])]
         self.wrong += wrong
-
-    def _rest(self) -> None:
-        """Judge every field that nobody has read."""
-        for field, value in self.config.items():
-            if field not in self.read:
-                self._judge(field, value)
-
-    def _judge(self, field: str, value: Any) -> None:
-        """Judge one field: it is known to be harmless, it is empty, or it is an error."""
-        if field.startswith("_"):
-            return
-        if field in CHANGING:
-            known = CHANGING[field]
-            if not known.harmless(value):
-                self.alike.setdefault((known.what, known.mend), []).append(f"{field}: {_short(value)}")
-            return
-        if field in REASON or empty(value):
-            return
-        if PARTS.match(field) and isinstance(value, Mapping):
-            self.wrong.append(
-                f"{field}: {_short(value)}: this part's weights and work are not modelled; give the text part alone "
-                f"(what text_config holds, as a file of its own), or ignore=({field!r},) to leave it out"
-            )
-            return
-        if not self.known:
-            return
-        self.wrong.append(
-            f"{field}: {_short(value)}: not known here; if it changes neither weights, KV cache nor FLOPs, take it out "
-            f"of the file (or ignore=({field!r},))"
-        )
-
-
-def _short(value: Any) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else text[:57] + "..."

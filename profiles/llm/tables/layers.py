@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ....errors import InputError
-from ..decoder import DecoderSpec, decoder
+from ..decoder import DecoderSpec
+from ..named import decoder
 from .checks import consistent, read_header, read_table, read_yaml
 from .grid import Grid
 from .kernels import KernelTables, Layers, Peaks

@@ -18,7 +18,8 @@ from typing import Any
 from torch import Tensor
 
 from ....errors import InputError, RunError
-from ....profiles.llm.decoder import DecoderSpec, decoder
+from ....profiles.llm.decoder import DecoderSpec
+from ....profiles.llm.named import decoder
 from ....simulator.llm.policy.catalogue import policy_config, policy_named
 from ....simulator.llm.policy.request import LLMRequest
 from ....simulator.llm.policy.work import Work

@@ -13,8 +13,9 @@ from ....profiles.hardware import DeviceSpec
 from ....profiles.llm.cost.iteration import iteration_cost
 from ....profiles.llm.cost.kinds.draft import draft_cost
 from ....profiles.llm.cost.overheads import Overheads
-from ....profiles.llm.decoder import DecoderSpec, decoder
+from ....profiles.llm.decoder import DecoderSpec
 from ....profiles.llm.iteration import IterationCost
+from ....profiles.llm.named import decoder
 from ....profiles.llm.tables.kernels import KernelTables
 from ...plan.entries import Entry
 from ..decoding.speculative import Speculative

@@ -9,9 +9,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, JsonValue, field_validator
 
 from ....errors import InputError
-from ....profiles.llm.cost.kinds.experts import ALL2ALL
-from ....profiles.llm.decoder import DecoderSpec, decoder
+from ....profiles.llm.cost.kinds.experts import ALL2ALL, All2All
+from ....profiles.llm.decoder import DecoderSpec
 from ....profiles.llm.experts import MOST_SKEW, SKEW
+from ....profiles.llm.named import decoder
 from ....profiles.llm.zoo import DECODERS
 from ...plan.entries import Entry, Name, Seconds, SparseEntry
 from ..policy.catalogue import POLICIES, policy_config
@@ -125,8 +126,8 @@ class Deployment(SparseEntry):
     dp: Degree = 1
     ep: bool = Field(default=False, description="experts spread over the engine's devices instead of cut")
     eplb: bool = Field(default=False, description="with ep: ranks bear equally popular experts")
-    all2all: Literal["allgather_reducescatter", "deepep_high_throughput"] = Field(
-        default="allgather_reducescatter", description="with ep and dp: how tokens reach experts (--all2all-backend)"
+    all2all: All2All = Field(
+        default=ALL2ALL[0], description="with ep and dp: how tokens reach experts (--all2all-backend)"
     )
     precision: Name = Field(default="bf16", description="of weights and products")
     kv_precision: Name = Field(default="bf16", description="of the KV cache")

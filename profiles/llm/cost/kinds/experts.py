@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,8 @@ __all__ = ["ALONE", "ROUTING_KERNELS", "Spread", "expert_seconds", "measured_exp
 Floats = NDArray[np.float64]
 GROUPED_EFFICIENCY = 0.6
 """Share of the peak that products of experts reach where nothing was measured: tiles of few rows are padded."""
-ALL2ALL = ("allgather_reducescatter", "deepep_high_throughput")
+All2All = Literal["allgather_reducescatter", "deepep_high_throughput"]
+ALL2ALL: tuple[All2All, ...] = ("allgather_reducescatter", "deepep_high_throughput")
 """Ways of vLLM's ``--all2all-backend`` that are priced; the first is its default."""
 SENT = ("dispatch to experts", "combine experts")
 ROUTING_KERNELS = 4
