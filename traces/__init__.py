@@ -5,7 +5,8 @@ Begin with `Trace` (an immutable log of requests), `read` (CSV, Parquet, the Azu
 rooms: `azure` for the Azure Functions traces, `clusters` for job logs of GPU clusters, `files` for file formats.
 """
 
-from .azure.fetch import fetch
+from typing import TYPE_CHECKING, Any
+
 from .azure.laws import Bursts, Drift
 from .azure.maf1 import Azure2019Options, read_azure2019
 from .azure.maf2 import read_azure2021
@@ -24,6 +25,9 @@ from .read import read, write
 from .report import draw_rates, rates, report
 from .trace import Trace
 from .windows import GammaWindows
+
+if TYPE_CHECKING:
+    from .azure.fetch import fetch
 
 __all__ = [
     "LENGTHS",
@@ -57,3 +61,12 @@ __all__ = [
     "report",
     "write",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`fetch` when it is asked for: few use it, and it loads what speaks HTTP and reads archives."""
+    if name == "fetch":
+        from .azure.fetch import fetch
+
+        return fetch
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, cast
@@ -96,7 +97,7 @@ def world_of_plan(path: str | Path) -> OpenWorld:
     except OSError as error:
         raise InputError(f"{path}: cannot read the plan: {error.strerror or error}") from None
     head = content[:HEAD].decode("utf-8", errors="replace")
-    for name in names():
+    for name in _likely(head):
         found = importlib.import_module(_module(name)).WORLD
         if any(f'"{kind}"' in head for kind in getattr(found, "plan_kinds", ())):
             return open_world(name)
@@ -106,6 +107,13 @@ def world_of_plan(path: str | Path) -> OpenWorld:
     raise InputError(
         f"{path}: not a Meshwright plan of {', '.join(names())}; make one with: meshwright plan WORLD --out {path}"
     )
+
+
+def _likely(head: str) -> Iterator[str]:
+    """All worlds, those first that the beginning of a plan names: loading others, and looking for installed ones, takes
+    a tenth of a second each."""
+    yield from sorted(WORLDS, key=lambda name: name not in head)
+    yield from names()[len(WORLDS) :]
 
 
 def _module(name: str) -> str:

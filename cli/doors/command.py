@@ -22,7 +22,7 @@ from ...worlds.door import DOORS, Answer, Asked, Door, DoorName
 from ...worlds.faces import checked_options
 from ...worlds.fields import find_field
 from ...worlds.leaves import leaves, parse
-from ...worlds.registry import names, open_world, world_of_plan
+from ...worlds.registry import WORLDS, names, open_world, world_of_plan
 from ...worlds.world import Case, OpenWorld
 from ..grouped_help import Grouped
 from ..status import status
@@ -66,7 +66,7 @@ def subject_of(word: str) -> Subject:
     InputError
         If it is none of these.
     """
-    if word in names():
+    if word in WORLDS or (not Path(word).suffix and word in names()):
         return Subject(open_world(word))
     if Path(word).suffix in (".yaml", ".yml"):
         file = CaseFile(word)

@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
-from meshwright.traces.lengths import ALPACA, IMPLIED_CV, LENGTHS, SHAREGPT, LengthProfile, length_profile
+from meshwright.traces.lengths import (
+    ALPACA,
+    FOUND,
+    IMPLIED_CV,
+    LENGTHS,
+    SHAREGPT,
+    LengthProfile,
+    _fitted,
+    length_profile,
+)
 
 
 @pytest.mark.parametrize("name", sorted(LENGTHS))
@@ -22,6 +31,14 @@ def test_means_and_spreads_come_out_despite_the_truncation(name):
         assert tokens.std() / tokens.mean() == pytest.approx(cv, rel=0.03)
         assert tokens.min() >= 1
     assert (drawn.prompt + drawn.output).max() <= profile.longest
+
+
+def test_the_fixed_points_that_are_kept_are_those_that_are_found(monkeypatch):
+    kept = {profile: _fitted(profile) for profile in FOUND}
+    monkeypatch.setattr("meshwright.traces.lengths.FOUND", {})
+    for profile, fitted in kept.items():
+        for mine, theirs in zip(fitted, _fitted.__wrapped__(profile), strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-12)
 
 
 def test_ratios_are_those_of_the_paper():

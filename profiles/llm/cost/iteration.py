@@ -180,7 +180,7 @@ def _lay_out(
     dp, tokens = options.dp, np.arange(1.0, options.max_tokens + 1)
     dense: Any = sum(p.seconds for p in kernels.dense(tokens))
     # Ranks run padded to one size where they run in graphs; beyond, what is scheduled.
-    mine = np.array([overheads.padded(-(-int(t) // dp)) for t in tokens], dtype=float)
+    mine = overheads.padded_each(-(-tokens.astype(np.int64) // dp))
     graphs = overheads.cuda_graphs & (mine <= overheads.graph_tokens)
     experts: Any = sum(p.seconds for p in kernels.experts(np.where(graphs, dp * mine, tokens)))
     if dp == 1:

@@ -68,7 +68,7 @@ class LayerKernels:
 
     def dense(self, tokens: Floats) -> list[Parts]:
         """Layers by tokens; two all-reduces a layer under tensor parallelism unless measured; sends between stages."""
-        run = np.array([self.overheads.padded(int(t)) for t in tokens], dtype=float)
+        run = self.overheads.padded_each(tokens.astype(np.int64))
         found: list[Parts] = []
         for name, grid in self.layers.dense.items():
             seconds, kind = grid.at(run)

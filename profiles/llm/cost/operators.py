@@ -85,7 +85,7 @@ class OperatorKernels:
         model, tp, layers = self.model, self.tp, self.model.layers
         plain, moe = layers - model.moe_layers, model.moe_layers
         shared, wide = (1, tp) if self.layout is None else (self.layout.cp if self.layout.spread else 1, self._wide)
-        run = np.array([self.overheads.padded(-(-int(t) // shared)) for t in tokens], dtype=float)
+        run = self.overheads.padded_each(-(-tokens.astype(np.int64) // shared))
         q, kv = model.heads * model.head_dim // tp, self.kv_heads * model.head_dim
         parts = [self._gemm(name, run, n, k) for name, n, k in projections(model, tp)] if model.kv_rank else [
             self._gemm("QKV projection", run, q + 2 * kv, model.hidden),

@@ -6,6 +6,9 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from ....errors import InputError
 from ....reprs import Shown
 
@@ -90,6 +93,13 @@ class Overheads(Shown):
         # The default list of vLLM's captured sizes: 1, 2, 4, multiples of 8 to 256, of 16 above.
         step = 1 if tokens <= 2 else 4 if tokens <= 4 else 8 if tokens <= 256 else 16
         return min(-(-tokens // step) * step, max(self.graph_tokens, tokens))
+
+    def padded_each(self, tokens: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.float64]:
+        """`padded` of each of many; only the few that graphs are captured for differ."""
+        run = tokens.astype(np.float64)
+        captured = np.flatnonzero((tokens <= self.graph_tokens) & self.cuda_graphs)
+        run[captured] = [self.padded(int(one)) for one in tokens[captured]]
+        return run
 
 
 NO_OVERHEADS = Overheads(0.0, 0.0, 0.0, 0.0, cuda_graphs=False)

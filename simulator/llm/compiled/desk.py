@@ -12,6 +12,9 @@ from .rules import Rules
 
 __all__ = ["Desk", "serve"]
 
+MOST_ROWS = 2**21
+"""Iterations for which there is room at first, at most: 150 MB if all are written."""
+
 
 class Desk(NamedTuple):
     """All arrays of a run of n requests, of which at most `seqs` run."""
@@ -45,6 +48,9 @@ class Desk(NamedTuple):
         n = len(arrival)
         seqs = min(x.max_seqs, n) + 1
 
+        # A guess of the iterations, four tokens each; `serve` widens what is full. Unwritten rows cost nothing.
+        rows = min(max(4096, int(target.sum() - prompt.sum()) // 4), MOST_ROWS)
+
         def filled(shape: Any, value: int) -> Any:
             return np.full(shape, value, dtype=np.int64)
 
@@ -53,8 +59,7 @@ class Desk(NamedTuple):
             filled(x.size, 0), filled(int(target.max()) + 2, -1), filled(n, -1), filled(n, -1), filled(n, 0),
             filled((2, n), -1), filled(2, -1), prompt.astype(np.int64), filled(n, 0), filled(n, 0),
             np.zeros(n, dtype=np.bool_), filled(n, 0), filled(seqs, 0), filled(seqs, 0), filled(seqs, 0),
-            # A guess of the iterations: `serve` widens what is full.
-            np.empty((2, 4096)), filled((7, 4096), 0), filled((3, 4096), 0),
+            np.empty((2, rows)), np.empty((7, rows), np.int64), filled((3, 4096), 0),
         )  # fmt: skip
 
 

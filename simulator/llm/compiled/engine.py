@@ -134,7 +134,9 @@ def _run_alone(world: World, until: float | None) -> tuple[Records, Iterations, 
     price, horizon = price_of(world.cost, world.times), float("inf") if until is None else float(until)
     taken = np.array([row for row in range(n) if row not in world.dropped], dtype=np.int64)
     engine = np.zeros(len(taken), dtype=np.int64)
-    if world.engines > 1:
+    if world.engines > 1 and router_name(world.router) == "round_robin":
+        engine = np.arange(len(taken)) % world.engines
+    elif world.engines > 1:
         router: Any = copy.deepcopy(world.router)  # if the reference takes over, it begins anew
         engine[:] = [router(None, range(world.engines)) for _ in taken]
     records = Records(n)
@@ -167,12 +169,13 @@ def _run_alone(world: World, until: float | None) -> tuple[Records, Iterations, 
         columns["engine"].append(np.full(m, number, dtype=np.int64))
         columns["start"].append(clock[0])
         columns["end"].append(clock[1])
-        for name, values in zip(_STATE, state, strict=True):
+        for name, values in zip(_STATE, state, strict=False):
             columns[name].append(values)
         parts.append(np.stack((mine[runs[0]], runs[1] + rows, runs[2] + rows)))
         rows += m
+    # What a loop does not tell is zero: it has no swaps and shares nothing.
     joined = {
-        name: np.concatenate(given) if given else np.zeros(0, dtype=float if name in ("start", "end") else np.int64)
+        name: np.concatenate(given) if given else np.zeros(rows, dtype=float if name in ("start", "end") else np.int64)
         for name, given in columns.items()
     }
     c = world.config
@@ -200,9 +203,8 @@ def _serve(world: World, until: float | None, price: Any, mine: Any, arrival: An
     status, desk, m, n_runs = serve(rules, price, arrival, prompt, np.minimum(prompt + output, longest))
     if status:
         return None
-    state = np.concatenate((desk.state[:, :m], np.zeros((3, m), dtype=np.int64)))
     counts = np.concatenate((desk.counts, np.zeros((1, len(mine)), dtype=np.int64)))
-    return Served(desk.times, counts, desk.clock[:, :m], state, desk.runs[:, :n_runs])
+    return Served(desk.times, counts, desk.clock[:, :m], desk.state[:, :m], desk.runs[:, :n_runs])
 
 
 def _rules(world: World, until: float | None) -> tuple[Any, int]:

@@ -202,6 +202,8 @@ def test_overheads_mean_what_they_say(system: KernelTables) -> None:
     graph = replace(host, launch_s=1e-3)
     assert iteration_cost(MODEL, system, overheads=graph).seconds(it) == pytest.approx(bare + 1e-3 + 16e-5)
     assert [Overheads().padded(n) for n in (0, 1, 3, 5, 200, 257, 512, 513)] == [0, 1, 4, 8, 200, 272, 512, 513]
+    for one in (Overheads(), Overheads(graph_tokens=100), Overheads(cuda_graphs=False)):
+        assert one.padded_each(np.arange(600)).tolist() == [one.padded(n) for n in range(600)]
     assert "scheduler_s=0.001" in host.explain()
 
 
