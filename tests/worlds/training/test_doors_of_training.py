@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,16 @@ def small(**said: Any) -> faces.Planned:
     return faces.case("training", **{**SMALL, **said}).plan()
 
 
+@pytest.fixture(scope="module")
+def warm() -> Iterator[None]:
+    """Workers are forked from a process that has loaded torch; see tests/runtime/forked.py."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    from forked import warm_workers
+
+    with warm_workers():
+        yield
+
+
 def by_hand() -> TrainingPlan:
     cluster = Cluster(1, 2, "cpu-core")
     return training_planner("inter-only")(zoo_graph("tiny-mlp"), cluster, global_batch=8, microbatches=4)
@@ -46,8 +57,8 @@ def test_python_plans_and_simulates(tmp_path: Path) -> None:
     assert again.simulate(engine="simpy").seconds == result.seconds
 
 
+@pytest.mark.usefixtures("warm")
 def test_python_runs_a_plan_and_one_that_was_read(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="torch is not installed")
     planned = small(devices=1, microbatches=2)
     found = planned.run(iterations=2)
     assert found.difference.largest <= 1e-7
@@ -65,9 +76,9 @@ def net():
 """
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_module_of_ones_own_runs_from_memory_and_from_a_file(tmp_path: Path) -> None:
     """The plan knows its graph before it is written; `save` puts it beside the plan."""
-    pytest.importorskip("torch", reason="torch is not installed")
     (tmp_path / "net.py").write_text(NET)
     case = faces.case("training", model="net.py:net", devices=1, device="cpu-core", global_batch=4, microbatches=2)
     planned = case.plan(folder=tmp_path)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from meshwright.errors import InputError
 from meshwright.profiles.llm import ConstantCost, decoder
-from meshwright.simulator.llm import LLMTrace, drive, simulate_llm
+from meshwright.simulator.llm import LLMTrace, drive, simulate, simulate_llm
 from meshwright.simulator.llm.memory.adapters import AdapterCost, AdapterSlots, adapter_bytes
 from meshwright.simulator.llm.options import SimulateOptions
 from meshwright.simulator.llm.policy.request import LLMRequest
@@ -116,9 +116,10 @@ def test_bytes_of_an_adapter():
 
 
 @pytest.mark.parametrize("engine", ["auto", "compiled"])
-def test_the_compiled_engine_leaves_adapters_to_the_reference(engine):
-    trace = LLMTrace([0.0], [60_000], [100_000], lora=[3])
-    config = {"num_blocks": 20_000, "max_model_len": 200_000, "max_loras": 1}
+def test_the_compiled_engine_leaves_adapters_to_the_reference(engine, monkeypatch):
+    monkeypatch.setattr(simulate, "WORTH_TOKENS", 1000)
+    trace = LLMTrace([0.0], [600], [1000], lora=[3])
+    config = {"num_blocks": 200, "max_model_len": 2000, "max_loras": 1}
     if engine == "compiled":
         with pytest.raises(InputError, match="max_loras is not compiled"):
             simulate_llm(trace, config=config, cost=ConstantCost(1.0), engine=engine)
