@@ -2,8 +2,9 @@
 
 OPT-13B on an A100 (40 GB) by its roofline, ShareGPT-like lengths, 2 requests/s, one hour: 7,200 requests, about 2.35 M
 output tokens. With more blocks than are ever used, and with so few that requests are preempted every few seconds; then
-today's defaults, priorities, engines that share a router, and the paper's baselines. What is timed is `simulate_llm`,
-from the trace to the result, after compilation; processor time of the best run.
+today's defaults, priorities, engines that share a router, the paper's baselines, and three models that share devices.
+What is timed is `simulate_llm` (`simulate_shared`), from the trace to the result, after compilation; processor time of
+the best run.
 """
 
 import time
@@ -15,11 +16,13 @@ from meshwright.profiles import device
 from meshwright.profiles.llm import decoder, iteration_cost
 from meshwright.simulator.llm import (
     LLMTrace,
+    SharedEngine,
     SimulateOptions,
     Speculative,
     conversations,
     renewal_times,
     simulate_llm,
+    simulate_shared,
 )
 from meshwright.simulator.llm.memory.swapping import SwapCost
 from meshwright.traces.lengths import SHAREGPT
@@ -215,3 +218,34 @@ def test_an_hour_of_the_baselines(policy, trace, cost, benchmark):
     benchmark.pedantic(run, rounds=3)
     assert ours.made_by == "compiled"
     np.testing.assert_allclose(ours.finish, theirs.finish, rtol=1e-9)
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+def test_a_quarter_of_an_hour_of_three_models_on_two_groups(stages, benchmark):
+    """Each model has an engine on both groups: 5,400 requests, about 1.8 M output tokens."""
+    n, traces = N // 4, {}
+    for seed, name in enumerate("abc"):
+        lengths = SHAREGPT.sample(n, seed=seed)
+        traces[name] = LLMTrace(renewal_times(2.0, n, seed=seed), lengths.prompt, lengths.output)
+    cost = iteration_cost(decoder("opt-13b"), device("a100-40gb"), pp=stages, max_tokens=4096, max_outputs=512)
+    config = MODEL | {"num_blocks": 850}
+    engines = [SharedEngine(name, group, "vllm-v1", config, cost, stages) for name in traces for group in (0, 1)]
+
+    def run(engine="compiled"):
+        return simulate_shared(traces, engines, router="least_outstanding", engine=engine)
+
+    run()
+    ours, fast = seconds(run, 9)
+    theirs, slow = seconds(lambda: run("simpy"), 1)
+    tokens = sum(int(one.generated.sum()) for one in ours.values())
+    steps = sum(len(one.iterations) for one in ours.values())
+    print(
+        f"\nthree models on two groups of {stages} stages: {tokens / fast / 1e6:.1f} M output tokens/s, "
+        f"{1e3 * fast:.1f} ms, {1e9 * fast / steps:.0f} ns per iteration ({steps}, batch {tokens / steps:.1f}); "
+        f"reference {tokens / slow / 1e6:.3f} M/s, {slow:.2f} s = {slow / fast:.0f} x"
+    )
+    benchmark.extra_info["ratio"] = slow / fast
+    benchmark.pedantic(run, rounds=3)
+    for name, one in ours.items():
+        np.testing.assert_allclose(one.finish, theirs[name].finish, rtol=1e-9)
+        np.testing.assert_array_equal(one.preemptions, theirs[name].preemptions)
