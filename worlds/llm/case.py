@@ -236,8 +236,9 @@ class LLMCase(Case):
     model: Annotated[str | Annotated[tuple[str, ...], Field(min_length=1)], CIRCUMSTANCE] = Field(
         default="llama-3.1-8b", description="a shipped decoder, or a config.json; several share the cluster"
     )
-    kernels: Annotated[str | None, CIRCUMSTANCE] = Field(
-        default=None, description="folder of kernel tables; else the device's roofline"
+    kernels: Annotated[str | Mapping[str, str] | None, CIRCUMSTANCE] = Field(
+        default=None,
+        description="folder of kernel tables of cluster.device, or one for each device type; else its roofline",
     )
     workload: Annotated[LLMWorkloadCase, CIRCUMSTANCE] = LLMWorkloadCase()
     engine: EngineCase = EngineCase()  # of planner `fixed`
@@ -280,6 +281,12 @@ class LLMCase(Case):
         if self.planner.objective == "rate":
             raise ValueError("planner.objective: rate is looked for on one device type; leave out cluster.pools")
         return self
+
+    @property
+    def tables(self) -> Mapping[str, str]:
+        """Device type, as it is named -> folder of its kernel tables."""
+        said = self.kernels
+        return said if isinstance(said, Mapping) else {} if said is None else {self.cluster.device: said}
 
     @property
     def models(self) -> tuple[str, ...]:

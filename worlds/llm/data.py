@@ -65,7 +65,7 @@ class LLMData:
         """Of the files that a case reads."""
         devices = [name for _, name in names_of(case)]
         script = case.failures.script if isinstance(case.failures.script, str) else None
-        named = (*case.models, *devices, case.kernels, case.workload.lengths, case.workload.trace, script)
+        named = (*case.models, *devices, *case.tables.values(), case.workload.lengths, case.workload.trace, script)
         return {name: self.digests[name] for name in named if name is not None and name in self.digests}
 
 
@@ -137,7 +137,10 @@ def load_data(cases: Sequence[LLMCase], folder: Path) -> LLMData:
             tried("model", lambda c=case, m=model: _precision_said(c, m))
             for path, why in unfit(case, data.models[model]) if model in data.models else ():
                 tried(path, lambda w=why: _refuse(w))
-        once("kernels", case.kernels, data.tables, lambda name: _tables(name, folder, data))
+        for type_name, tables in case.tables.items():
+            once("kernels", tables, data.tables, lambda name: _tables(name, folder, data))
+            if isinstance(case.kernels, Mapping):
+                once("kernels", type_name, data.devices, lambda name: _device(name, folder, data))
         if w.trace is None and w.rate is None and not w.clients.rateless:
             tried("workload.rate", lambda: _refuse("is missing; give rate (generated traffic) or trace (a file)"))
         if w.trace is None:

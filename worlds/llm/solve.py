@@ -12,9 +12,10 @@ from ...planners.vllm import Candidate, CostSource, Effort, LLMDemand, SearchSpa
 from ...planners.vllm.layouts import engine_shapes
 from ...planners.vllm.mixes import plan_mixed
 from ...planners.vllm.scoring import Setting
-from ...profiles.llm import DecoderSpec, KernelTables
+from ...profiles.llm import DecoderSpec
 from ...profiles.llm.tower import images_of
 from ...simulator.cluster import Cluster
+from ...simulator.llm.plan.costs import Tables
 from ...simulator.llm.plan.entries import promised
 from ...simulator.llm.plan.file import LLMPlan
 from ...simulator.llm.result.columns import LLMResult
@@ -64,8 +65,10 @@ def limits(case: LLMCase) -> tuple[float, float]:
     return said.ttft_s, said.tpot_s
 
 
-def tables_of(case: LLMCase, data: LLMData) -> KernelTables | None:
-    """Measured kernels, if the case names any."""
+def tables_of(case: LLMCase, data: LLMData) -> Tables | None:
+    """Measured kernels, if the case names any: of the cluster's own device, or by device type."""
+    if isinstance(case.kernels, Mapping):
+        return {data.devices[name].name: data.tables[folder] for name, folder in case.kernels.items()}
     return None if case.kernels is None else data.tables[case.kernels]
 
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import InputError
-from ...profiles.llm import KernelTables, StepTimes
+from ...profiles.llm import StepTimes
 from ...profiles.llm.measured import measured_times
 from ...profiles.llm.times import STEADY
 from ...profiles.spread import Spread
 from ...simulator.llm import LLMPlan, LLMPlanResult, LLMTrace
 from ...simulator.llm.forecast import Forecast
+from ...simulator.llm.plan.costs import Tables
 from ...simulator.llm.plan.entries import Deployment
 from ...simulator.llm.plan.simulate import simulate_varying
 from ...simulator.llm.times import StepDraws, draw_steps, horizon_of
@@ -35,17 +36,18 @@ def times_of(case: LLMCase, folder: Path) -> StepTimes:
         return STEADY
     if said is not None:
         return StepTimes(Spread(said.visits, said.runs, said.correlation, level_sd=said.level), said.prompts)
-    if case.kernels is None:
+    measured = case.tables.get(case.cluster.device)
+    if measured is None:
         raise InputError(
             "times: a roofline does not say how times vary; give kernels, a folder that meshwright measure llm wrote, "
             "or spread"
         )
-    return measured_times(folder / case.kernels)
+    return measured_times(folder / measured)
 
 
 def forecast_plan(
     plan: LLMPlan, requests: Mapping[str, LLMTrace], case: LLMCase, times: StepTimes, *,
-    tables: KernelTables | None, engine: str,
+    tables: Tables | None, engine: str,
 ) -> Forecast:  # fmt: skip
     """Simulate a plan `draws` times; plans of one shape meet the same slow seconds."""
     runs: list[dict[str, float]] = []

@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kernel_tables import write_system
 from meshwright.cli import run
 from meshwright.errors import InputError
 from meshwright.planners.vllm.mixes import MixPlanning
+from meshwright.profiles.llm import Iteration, KernelTables
 from meshwright.simulator.llm import LLMPlan
+from meshwright.simulator.llm.plan.costs import deployment_cost
 from meshwright.worlds.faces import case, load, plan
 
+STEP = Iteration((), decodes=8, context=8 * 300, outputs=8)
 OPTIONS = {"tp": [1], "pp": 1, "batched_tokens": [512], "seeds": 2, "share_steps": 4}
 MIXED: dict[str, Any] = {
     "model": "llama-3.1-8b", "devices": 1, "device": "h100-80gb", "pools": {"l40s-48gb": 2}, "lengths": "alpaca",
@@ -54,6 +58,39 @@ def test_a_device_of_a_file_in_a_pool(tmp_path: Path) -> None:
     assert "my-gpu" in {spec.name for spec in made.file.used_by_type}
     again = LLMPlan.load(made.save(tmp_path / "plan.json"))
     assert again.price_per_hour == made.file.price_per_hour
+
+
+def test_each_type_has_its_own_kernel_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose device has tables is priced by them, the others by their rooflines; a plan that is read says so again."""
+    write_system(tmp_path)
+    fleet = {**MIXED, "rate": 80.0, "device": "l40s-48gb", "devices": 2, "pools": {"h100-80gb": 1}}
+    both, one, none = (
+        plan(case("llm", **fleet, kernels=kernels), folder=tmp_path)
+        for kernels in ({"l40s-48gb": "toy", "h100-80gb": "toy"}, {"h100-80gb": "toy"}, None)
+    )
+    assert both.file.cost_source.count("nothing measured") == 0
+    assert one.file.cost_source.startswith("roofline of l40s-48gb, nothing measured")
+    assert one.file.cost_source.count("nothing measured") == 1
+    assert none.file.cost_source.count("nothing measured") == 2
+    for each in both.file.deployments:
+        tables = {both.file.device_of(each).name: KernelTables.load(tmp_path / "toy")}
+        by_table, by_roofline = (deployment_cost(both.file, each, found).seconds(STEP) for found in (tables, None))
+        assert by_table != by_roofline
+    monkeypatch.chdir(tmp_path)  # files that a plan's case names are looked for in the current folder
+    again = load(both.file.save("plan.json")).simulate()
+    assert (again.attainment, again.goodput) == (both.file.predicted["attainment"], both.file.predicted["goodput"])
+
+
+def test_tables_that_are_not_there_are_said(tmp_path: Path) -> None:
+    write_system(tmp_path)
+    for kernels, says in (
+        ({"h100-80gb": "nowhere"}, "kernels: "),
+        ({"h100-80g": "toy"}, "kernels: unknown device 'h100-80g'"),
+    ):
+        with pytest.raises(InputError) as told:
+            plan(case("llm", **MIXED, kernels=kernels), folder=tmp_path)
+        assert str(told.value).startswith(says)
+        assert "\n" not in str(told.value)
 
 
 class Page(HTMLParser):

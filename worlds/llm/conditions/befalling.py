@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from ....errors import InputError
-from ....profiles.llm import KernelTables
 from ....seeds import spawned
 from ....simulator.failures import ScriptedFailure, events_of
 from ....simulator.llm import LLMPlan, LLMPlanResult, LLMTrace
 from ....simulator.llm.fleet.report import FleetReport
 from ....simulator.llm.forecast import Forecast
 from ....simulator.llm.plan.conditions import Conditions, ScalingRule
+from ....simulator.llm.plan.costs import Tables
 from ....simulator.llm.plan.simulate import simulate_plan, simulate_under
 from ..case import LLMCase
 
@@ -48,7 +48,7 @@ def conditions_of(case: LLMCase, scripts: Scripts) -> Conditions | None:
 
 def scored(
     plan: LLMPlan, requests: Mapping[str, LLMTrace], case: LLMCase, scripts: Scripts, *,
-    tables: KernelTables | None, seed: int, engine: str = "auto", too_long: str = "error",
+    tables: Tables | None, seed: int, engine: str = "auto", too_long: str = "error",
 ) -> LLMPlanResult:  # fmt: skip
     """A plan on requests, with what befalls its engines by the case.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
@@ -38,6 +39,8 @@ def compared(asked: Asked) -> Answer:
         raise InputError("compare: the engine is compared model by model: meshwright compare llm --model NAME")
     case, options = cast(LLMCase, asked.case), cast(CompareOptions, asked.options)
     if options.silicon is not None or options.vllm_run is not None or options.link is not None:
+        if isinstance(case.kernels, Mapping):
+            raise InputError("kernels: measurements name their systems themselves; expected one folder")
         return against_measurements(asked, options, case.kernels)
     if len(set(case.models)) < len(case.models):
         raise InputError(f"model: expected each model once (got {', '.join(case.models)})")

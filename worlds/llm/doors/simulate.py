@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any, cast
 
 from ....errors import InputError
-from ....profiles.llm import Iteration, KernelTables, TableCost
+from ....profiles.llm import Iteration, TableCost
 from ....profiles.llm.cost.bands import Band
 from ....simulator.llm import LLMPlan, LLMPlanResult, LLMTrace
 from ....simulator.llm.forecast import Forecast
-from ....simulator.llm.plan.costs import deployment_cost
+from ....simulator.llm.plan.costs import Tables, deployment_cost
 from ...door import Answer, Asked
 from ...words import table
 from ..case import LLMCase
@@ -114,7 +114,7 @@ def simulated(asked: Asked) -> Answer:
     return Answer("\n".join(text), document, value)
 
 
-def _bands(result: LLMPlanResult, tables: KernelTables | None) -> dict[str, Band]:
+def _bands(result: LLMPlanResult, tables: Tables | None) -> dict[str, Band]:
     """Model -> how wrong a step of its first deployment may be that decodes the model's mean batch."""
     found: dict[str, Band] = {}
     for name, each in result.results.items():
