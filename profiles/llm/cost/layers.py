@@ -13,7 +13,7 @@ from ..parallel.engine_reduce import engine_all_reduce, priced
 from ..tables.grid import EXTRAPOLATED, INTERPOLATED, MEASURED, Grid
 from ..tables.kernels import Layers, Peaks
 from ..tables.layers import FEED_FORWARD, ONCE, TWICE
-from ..tables_outliers import outlier_lines, set_aside
+from ..tables.outliers import outlier_lines, set_aside
 from .kinds.experts import ALONE, Spread
 from .overheads import Overheads
 from .parts import Parts, Surface

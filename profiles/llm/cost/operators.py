@@ -16,7 +16,7 @@ from ..parallel.layout import Parallel
 from ..tables.grid import EXTRAPOLATED, Grid
 from ..tables.kernels import Operators, Peaks
 from ..tables.operators import GEMM_BYTES, gemm_ideal
-from ..tables_outliers import outlier_lines, set_aside
+from ..tables.outliers import outlier_lines, set_aside
 from .attention import Heads, Tables, decode_surface, nearest_tables, prefill_surface
 from .kinds.experts import ALONE, ROUTING_KERNELS, Spread, expert_seconds, measured_experts
 from .kinds.latent import latent_decode, latent_prefill, projections

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....reprs import Shown
-from ..tables_outliers import Outlier, above, contradicting, envelope, spiking
+from .outliers import Outlier, above, contradicting, envelope, spiking
 from .tiles import Tiles
 
 __all__ = ["EXTRAPOLATED", "INTERPOLATED", "KINDS", "MEASURED", "Grid"]
@@ -49,7 +49,7 @@ class Grid(Shown):
     log : bool
         Whether to read between logarithms.
     aside : tuple of Outlier
-        Measured points that contradict others (`tables_outliers`): they are taken as not measured, and lie between the
+        Measured points that contradict others (`outliers`): they are taken as not measured, and lie between the
         points that are nowhere larger and nowhere smaller.
     tiles : Tiles, optional
         Steps along the first coordinate, where they are known: between points, time goes by them.

@@ -10,8 +10,8 @@ from typing import Any
 from ....errors import InputError
 from ....reprs import Shown
 from ...hardware import DeviceSpec, LinkSpec
-from ..tables_outliers import SetAside, outlier_lines, set_aside
 from .grid import Grid
+from .outliers import SetAside, outlier_lines, set_aside
 
 __all__ = ["KernelTables", "Layers", "Operators", "Peaks"]
 

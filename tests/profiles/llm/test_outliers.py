@@ -16,7 +16,7 @@ from meshwright.errors import InputError
 from meshwright.profiles.llm import Iteration, KernelTables, decoder, iteration_cost
 from meshwright.profiles.llm.parallel.engine_reduce import engine_all_reduce
 from meshwright.profiles.llm.tables.grid import EXTRAPOLATED, Grid
-from meshwright.profiles.llm.tables_outliers import TOLERANCE
+from meshwright.profiles.llm.tables.outliers import TOLERANCE
 from meshwright.runtime.llm import compare_silicon
 
 SHARED = Path(__file__).parents[4] / "shared" / "data" / "kernels"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .....profiles.llm import Overheads
-from .....profiles.llm.tables_outliers import SetAside
+from .....profiles.llm.tables.outliers import SetAside
 from .....reprs import Shown
 from .....simulator.llm.workload.clients import FRONT_ENDS
 from .rows import SiliconRow, Skipped
