@@ -140,6 +140,8 @@ SIZES = {
         "engine.tensor_parallel_size",
         "engine.pipeline_parallel_size", "engine.decode_context_parallel_size", "engine.block_size",
         "engine.max_num_batched_tokens", "engine.max_num_seqs", "engine.decode_engines", "draws",
+        "engine.data_parallel_size", "engine.speculative_config.num_speculative_tokens", "failures.max_retries",
+        "scaling.least",
     },
     "sharing": {"cluster.devices", "cluster.devices_per_node", "cluster.racks", "cluster.contention", "workload.apps",
                 "beliefs.least", "draws"},
