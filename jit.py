@@ -24,7 +24,7 @@ import numba
 import numpy as np
 from numba.core.caching import IndexDataCacheFile, _Cache
 from numba.core.compiler import Compiler, CompileResult
-from numba.core.runtime import rtsys
+from numba.core.runtime.nrt import rtsys
 
 from .kept import Turn, folders, say
 
