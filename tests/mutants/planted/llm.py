@@ -67,8 +67,8 @@ MUTANTS = (
             ),
             (
                 "simulator/llm/compiled/fleet/v1.py",
-                "found, free = cached_prefix(s, e, r, (q.length - 1) // size)",
-                "found, free = cached_prefix(s, e, r, q.length // size)",
+                "found, free = found_prefix(x, s, e, r, (q.length - 1) // size)",
+                "found, free = found_prefix(x, s, e, r, q.length // size)",
             ),
         ),
         ("tests/simulator/llm/memory/test_prefix_cache_rules.py",),
@@ -86,8 +86,8 @@ MUTANTS = (
             ),
             (
                 "simulator/llm/compiled/fleet/blocks.py",
-                "for k in range(q.blocks - 1, -1, -1):",
-                "for k in range(q.blocks):",
+                "for k in range(high - 1, low - 1, -1):",
+                "for k in range(low, high):",
             ),
         ),
         ("tests/simulator/llm/memory/test_prefix_cache_rules.py",),

@@ -63,7 +63,7 @@ def empty(x: FleetRules, s: Tables, h: Handoff | None, e: int) -> None:
     g.root = g.first = g.last = -1
     g.decided = g.completed = g.decoding = g.context = g.waiting = g.running = g.stamps = g.fresh = g.back = 0
     g.held = g.computed = g.looks = g.most = g.flying = g.stalled = g.carried = g.ending = 0
-    g.outstanding = g.tokens = g.used = 0
+    g.outstanding = g.tokens = g.used = g.gone = 0
     g.idle = 1
     s.busy[e] = 0.0
     for i in range(s.ring.shape[1]):

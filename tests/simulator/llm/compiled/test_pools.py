@@ -77,7 +77,7 @@ def worlds(draw_, changing):
     return trace, config, draw_(costs(ticks(1, 200))), way
 
 
-@settings(max_examples=examples(80, anew=400), deadline=None)
+@settings(max_examples=examples(40, anew=400), deadline=None)
 @given(case=worlds(changing=False))
 def test_bit_for_bit_on_a_grid_of_times(case):
     trace, config, cost, way = case
@@ -85,7 +85,7 @@ def test_bit_for_bit_on_a_grid_of_times(case):
         same(*found)
 
 
-@settings(max_examples=examples(80, anew=400), deadline=None)
+@settings(max_examples=examples(40, anew=400), deadline=None)
 @given(case=worlds(changing=True))
 def test_bit_for_bit_with_engines_that_fail_come_and_go(case):
     trace, config, cost, way = case
