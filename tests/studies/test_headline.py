@@ -21,7 +21,7 @@ MET = {
         "serving.admission_quantile", "failures", "loading", "scaling",
     },
     "llm": {"seed", "model", "kernels", "workload", "warmup", "cluster.price_per_hour", "times", "draws",
-            "spread"},
+            "spread", "failures", "loading", "scaling"},
     "sharing": {"seed", "apps", "workload", "overheads", "failures", "max_time", "cluster.contention", "times", "draws",
                 "spread"},
     "training": {
