@@ -64,7 +64,7 @@ def test_each_part_is_simulate_llm_on_its_own_device(router: str) -> None:
 
 def test_both_engines_say_the_same() -> None:
     one, other = (simulate_plan(plan_of(FAST, CHEAP), traffic(), engine=e) for e in ("compiled", "simpy"))
-    assert one.made_by, other.made_by == ("compiled", "reference")
+    assert (one.made_by, other.made_by) == ("compiled", "reference")
     np.testing.assert_allclose(one.results[MODEL].finish, other.results[MODEL].finish, rtol=1e-9)
     frame = one.per_deployment()
     assert frame["requests"].sum() == 120
