@@ -112,6 +112,11 @@ def fleet_of(
         )
     if options.async_scheduling or there.async_scheduling:
         raise InputError("pools: asynchronous scheduling is not modelled across a hand-off; set it to False")
+    for where, config in (("config", options), ("pools: decode_config", there)):
+        if config.groups > 1 or config.window_groups:
+            raise InputError(f"{where}: layers in several groups, or with windows, are not modelled across a hand-off")
+        if config.pipeline_parallel_size > 1:
+            raise InputError(f"{where}: pipeline_parallel_size: not modelled across a hand-off; leave it 1")
     policy.scheduler(there)
     first, second = halves(policy)
 

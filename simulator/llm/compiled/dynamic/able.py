@@ -51,8 +51,6 @@ def _why_no_pools(world: World, fleet: Fleet) -> str | None:
         return f"pools: decode_cost: {why}"
     if (name := unknown(there)) is not None:
         return f"pools: decode_config: {name} is not compiled"
-    if here.groups > 1 or there.groups > 1 or there.window_groups:
-        return "pools over several groups of layers, or with windows, are not compiled"
     if fleet.pools.decode_router not in KINDS:
         return f"pools: decode_router {fleet.pools.decode_router!r} is not compiled"
     ends = np.minimum(world.trace.prompt_tokens + world.trace.output_tokens, there.max_model_len)

@@ -362,6 +362,9 @@ def test_what_does_not_go_together():
         ({"pools": pools(decode_config={"num_blocks": 50, "block_size": 8})}, "block_size: 4 on prefill and 8"),
         ({"pools": pools(decode_router="best")}, "decode_router: unknown router 'best'"),
         ({"pools": pools(decode_config={"num_blocks": 3, "block_size": 4})}, "num_blocks 3 leaves 2"),
+        ({"config": {**config, "full_groups": 2}}, "config: layers in several groups, or with windows, are not"),
+        ({"pools": pools(decode_config={**config, "sliding_window": 8, "window_groups": 1})}, "decode_config: layers"),
+        ({"pools": pools(decode_config={**config, "pipeline_parallel_size": 2})}, "parallel_size: not modelled"),
         ({"pools": 4}, "pools: expected Pools"),
     ]
     for more, said in cases:
