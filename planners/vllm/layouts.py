@@ -79,7 +79,7 @@ def engine_shapes(demand: LLMDemand, cluster: Cluster, space: SearchSpace, seeds
     Raises
     ------
     InputError
-        If a request is longer than the model takes, or than its window.
+        If a request is longer than the model takes, or than its window; on windows where prompts are to be handed over.
     """
     traces = [demand.traffic.trace(seed) for seed in seeds]
     trace = LLMTrace(
@@ -99,6 +99,8 @@ def engine_shapes(demand: LLMDemand, cluster: Cluster, space: SearchSpace, seeds
     most, first = longest, traces[0]
     longest = min(-(-longest // 128) * 128, model.max_positions)
     windows = (model.window, *model.kv_groups[1:]) if model.kv_groups[2] else (0, 1, 0)
+    if windows[0] and space.disaggregate == "only":
+        raise InputError(f"{demand.name}: layers with windows are not modelled across a hand-off; serve it undivided")
     shares_prefixes = first.prefix_ids is not None or first.after is not None
     caching = tuple(c for c in space.prefix_caching if shares_prefixes or not c) or (False,)
     possible: list[EngineShape] = []
@@ -128,6 +130,8 @@ def engine_shapes(demand: LLMDemand, cluster: Cluster, space: SearchSpace, seeds
             try:
                 shape = _with_memory(demand, cluster, shape)
                 _runs(shape, demand, trace)
+                if space.disaggregate == "only" and not shape.splits:
+                    raise InputError("prompts are handed over under vllm-v1 only, without windows and drafts")
             except (InfeasibleError, InputError) as error:
                 rejected.append(Rejected(str(shape), str(error)))
             else:

@@ -167,6 +167,10 @@ def _most(
             found = search.bracket(devices)
             if found is not None:
                 brackets.append(found)
+        if not brackets:
+            raise InfeasibleError(
+                f"{demand.name}: no engines take {search.fewest} to {search.fewest + spare} devices of {cluster}"
+            )
         fronts.append(Front(demand.name, tuple(brackets)))
     weights = [float(s.requests) for s in searches]
     chosen = split(fronts, weights, cluster.n_devices, "least" if objective == "rate" else "sum")

@@ -253,6 +253,8 @@ def test_prompts_and_decodes_apart() -> None:
         (c.replicas, c.decode) for f in found.fronts for b in f.brackets for c in (x.candidate for x in b.finalists)
     }
     assert tried == {(1, 1), (1, 2), (2, 1)}
+    with pytest.raises(InputError, match="windows are not modelled across a hand-off"):
+        solve(3, demand(100, 0.3, 0.02, n=30, model=decoder("gemma-3-1b")), space=space)
 
 
 @pytest.mark.parametrize(
