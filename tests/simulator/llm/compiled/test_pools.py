@@ -179,7 +179,6 @@ def test_what_is_not_compiled_says_why():
     assert "decode_config: max_num_active_seqs is not" in asked(
         decode_config={"num_blocks": 100, "max_model_len": 64, "max_num_active_seqs": 3}
     )
-    assert "several groups of layers" in asked(config={"full_groups": 2, "enable_prefix_caching": False})
     short = {"num_blocks": 100, "max_model_len": 64}
     kept = Faults((Fault(1, 2.0),), tokens="keep")
     assert "max_model_len are not compiled" in asked(config={"max_model_len": 10}, decode_config=short, faults=kept)
