@@ -108,16 +108,8 @@ def _drive_02(policy: str, config: Any, arrivals: list[LLMRequest], max_steps: i
             "step": step,
             "kind": decision.kind,
             "scheduled": [g.request.id for g in decision.scheduled],
-            "num_batched_tokens": decision.num_batched_tokens,
-            "swap_out": len(decision.swap_out),
-            "swap_in": len(decision.swap_in),
+            **_of_both(scheduler, decision),
             "copies": len(decision.copies),
-            "ignored": [g.request.id for g in decision.ignored],
-            "waiting": [g.request.id for g in scheduler.waiting],
-            "running": [g.request.id for g in scheduler.running],
-            "swapped": [g.request.id for g in scheduler.swapped],
-            "free_gpu": scheduler.memory.gpu.free_blocks,
-            "free_cpu": scheduler.memory.cpu.free_blocks,
         }
         record["finished"] = [g.request.id for g in scheduler.complete(decision)]
         records.append(record)
@@ -143,20 +135,25 @@ def _drive_06(policy: str, config: Any, arrivals: list[LLMRequest], max_steps: i
             "scheduled": {r.request.id: tokens for r, tokens in decision.scheduled.items()},
             "prompts": decision.prompts,
             "cached": {r.request.id: tokens for r, tokens in decision.cached.items()},
-            "num_batched_tokens": decision.num_batched_tokens,
-            "swap_out": len(decision.swap_out),
-            "swap_in": len(decision.swap_in),
+            **_of_both(scheduler, decision),
             "preempted": [r.request.id for r in decision.preempted],
-            "ignored": [r.request.id for r in decision.ignored],
-            "waiting": [r.request.id for r in scheduler.waiting],
-            "running": [r.request.id for r in scheduler.running],
-            "swapped": [r.request.id for r in scheduler.swapped],
-            "free_gpu": scheduler.memory.gpu.free_blocks,
-            "free_cpu": scheduler.memory.cpu.free_blocks,
         }
         record["finished"] = [r.request.id for r in scheduler.complete(decision)]
         records.append(record)
     return records
+
+
+def _of_both(scheduler: Any, decision: Any) -> Record:
+    """What the steps of both schedulers of vLLM's first engine have in common."""
+    listed = {name: getattr(scheduler, name) for name in ("waiting", "running", "swapped")}
+    return {
+        "num_batched_tokens": decision.num_batched_tokens,
+        "swap_out": len(decision.swap_out),
+        "swap_in": len(decision.swap_in),
+        **{name: [r.request.id for r in those] for name, those in {"ignored": decision.ignored, **listed}.items()},
+        "free_gpu": scheduler.memory.gpu.free_blocks,
+        "free_cpu": scheduler.memory.cpu.free_blocks,
+    }
 
 
 def _drive_v1(policy: str, config: Any, arrivals: list[LLMRequest], max_steps: int) -> list[Record]:

@@ -59,7 +59,7 @@ def become(d: Ledger, k: int, state: int, now: float) -> None:
 def empty(x: FleetRules, s: Tables, h: Handoff | None, e: int) -> None:
     """An engine has nothing in its memory, in its queues, and under way."""
     g = s.engine[e]
-    g.free = x.pool
+    g.free, g.slots = x.pool, x.pool * x.size
     g.root = g.first = g.last = -1
     g.decided = g.completed = g.decoding = g.context = g.waiting = g.running = g.stamps = g.fresh = g.back = 0
     g.held = g.computed = g.looks = g.most = g.flying = g.stalled = g.carried = g.ending = 0

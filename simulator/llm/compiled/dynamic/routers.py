@@ -7,16 +7,14 @@ from typing import Any
 import numpy as np
 
 from .....jit import inner
-from ..fleet import routing
 from ..fleet.blocks import cached_prefix
+from ..fleet.routers import far_apart, least
 from ..fleet.routing import (
     ASSIGNED,
-    LEAST_KV,
-    LEAST_TOKENS,
+    LEAST_OUTSTANDING,
     POWER_OF_TWO,
     PREFIX_AWARE,
     SESSION_AFFINITY,
-    VLLM_DP,
     Routing,
 )  # fmt: skip
 from ..fleet.tables import FleetRules, Tables
@@ -25,8 +23,7 @@ from .tables import SENT, UP, USED, Ledger
 
 __all__ = ["DRAWS_OF_ONE", "RANDOM", "below", "choose"]
 
-LEAST_OUTSTANDING = np.int64(routing.LEAST_OUTSTANDING)
-RANDOM = 100
+RANDOM = np.int64(100)
 """The router that draws: how many engines there are to draw from is known only when it does."""
 
 DRAWS_OF_ONE = 2
@@ -53,38 +50,9 @@ def below(drawn: Any, routed: Any, n: int) -> Any:
 
 
 @_inline
-def _load(s: Tables, kind: int, e: int) -> int:
-    g = s.engine[e]
-    if kind == LEAST_TOKENS:
-        return g.tokens
-    if kind == VLLM_DP:
-        return 4 * g.waiting + g.running  # vLLM's weight; see `router`
-    if kind == LEAST_KV:
-        return g.used if g.outstanding else 0
-    return g.outstanding
-
-
-@_inline
-def _least(s: Tables, up: Any, kind: int) -> int:
-    """The engine of the lowest load, of several the first; by KV memory in use, then by requests."""
-    best = up[1]
-    for i in range(2, up[0] + 1):
-        mine, least = _load(s, kind, up[i]), _load(s, kind, best)
-        if mine < least or (  # strictly: the first wins a tie
-            kind == LEAST_KV and mine == least and s.engine[up[i]].outstanding < s.engine[best].outstanding
-        ):
-            best = up[i]
-    return best
-
-
-@_inline
 def _most_cached(x: FleetRules, s: Tables, up: Any, r: int) -> int:
     """The engine that holds most of the prompt, of several the least loaded; -1 if loads are far apart."""
-    lowest = highest = s.engine[up[1]].outstanding
-    for i in range(2, up[0] + 1):
-        load = s.engine[up[i]].outstanding
-        lowest, highest = min(lowest, load), max(highest, load)
-    if highest - lowest > 32 and highest > 1.1 * lowest:  # the thresholds of `router._prefix_aware`
+    if far_apart(s, up):
         return -1
     best, most = up[1], -1
     for i in range(1, up[0] + 1):
@@ -112,7 +80,7 @@ def _known(s: Tables, d: Ledger, route: Routing, up: Any, r: int) -> int:
                 chosen = m.slot
             break
     if chosen < 0:
-        chosen = _least(s, up, LEAST_OUTSTANDING)
+        chosen = least(s, up, LEAST_OUTSTANDING)
     for i in range(begin, end):
         route.home[route.keys[i]] = d.number[chosen]
     return chosen
@@ -138,4 +106,4 @@ def choose(x: FleetRules, s: Tables, d: Ledger, route: Routing, role: int, r: in
     if kind >= SESSION_AFFINITY:
         return _known(s, d, route, up, r)
     chosen = _most_cached(x, s, up, r) if kind == PREFIX_AWARE else -1
-    return _least(s, up, LEAST_OUTSTANDING if kind == PREFIX_AWARE else kind) if chosen < 0 else chosen
+    return least(s, up, LEAST_OUTSTANDING if kind == PREFIX_AWARE else kind) if chosen < 0 else chosen

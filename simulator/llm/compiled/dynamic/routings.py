@@ -68,4 +68,5 @@ def routing_of(world: World, before: int) -> Routing:
         begin, keys = np.arange(n + 1), roots(trace.after)
     begin = np.concatenate((np.zeros(before, dtype=np.int64), begin))
     home = np.full(int(keys.max(initial=0)) + 1, -1, dtype=np.int64)
-    return Routing(kind, np.zeros((2, 1), dtype=np.int64), begin, keys, home, block)
+    nothing = np.zeros((2, 1), dtype=np.int64)
+    return Routing(int(kind), nothing, begin, keys, home, block, nothing[0])

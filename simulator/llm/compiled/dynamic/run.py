@@ -179,7 +179,7 @@ def _begin(
         mine = slice(before, before + count)
         if x.caching:  # what joins later is emptied then
             fresh_pools(s._replace(block=s.block[mine, : x.pool + 1], bucket=s.bucket[mine]))
-        s.engine["free"][mine], there["role"][mine] = x.pool, role
+        s.engine["free"][mine], s.engine["slots"][mine], there["role"][mine] = x.pool, x.pool * x.size, role
         d.up[role, 0], d.up[role, 1 : count + 1] = count, there["slot"][mine]
         before += count
     there["state"], there["drawn"] = UP, 1

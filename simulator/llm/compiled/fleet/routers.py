@@ -1,4 +1,7 @@
-"""Routers compiled: which engine gets the request that arrives now; see `router` for what each one does."""
+"""Routers compiled: which engine gets the request that arrives now; see `router` for what each one does.
+
+Of engines among which a router chooses, `up` has the number, then each one's row, in the order in which they win ties.
+"""
 
 from __future__ import annotations
 
@@ -20,45 +23,56 @@ from .routing import (
 )  # fmt: skip
 from .tables import FleetRules, Tables
 
-__all__ = ["choose"]
+__all__ = ["choose", "far_apart", "least"]
 
 _inline: Any = inner(**BARE)
 
 
 @_inline
-def _load(s: Tables, kind: int, e: int) -> int:
+def _load(g: Any, kind: int) -> float:
     """The load of an engine, for routers that compare a single number."""
-    g = s.engine[e]
     if kind == LEAST_TOKENS:
-        return g.tokens
+        return float(g.tokens)
     if kind == VLLM_DP:
-        return 4 * g.waiting + g.running  # vLLM's weight; see `router`
+        return float(4 * g.waiting + g.running)  # vLLM's weight; see `router`
     if kind == LEAST_KV:
-        return g.used if g.outstanding else 0
-    return g.outstanding
+        return g.used / g.slots if g.outstanding else 0.0
+    return float(g.outstanding)
 
 
-@_inline
-def _least(s: Tables, kind: int) -> int:
-    """The engine of the lowest load, of several the first; by KV memory in use, then by requests."""
-    best = 0
-    for e in range(1, len(s.engine)):
-        mine, least = _load(s, kind, e), _load(s, kind, best)
-        if mine < least or (  # strictly: the lowest number wins a tie
-            kind == LEAST_KV and mine == least and s.engine[e].outstanding < s.engine[best].outstanding
+@inner(**CALL)
+def _least(engine: Any, up: Any, kind: int) -> int:
+    best = up[1]
+    low = _load(engine[best], kind)
+    for i in range(2, up[0] + 1):
+        load = _load(engine[up[i]], kind)
+        if load < low or (  # strictly: the first wins a tie
+            kind == LEAST_KV and load == low and engine[up[i]].outstanding < engine[best].outstanding
         ):
-            best = e
+            best, low = up[i], load
     return best
 
 
 @_inline
-def _most_cached(x: FleetRules, s: Tables, r: int) -> int:
+def least(s: Tables, up: Any, kind: int) -> int:
+    """The engine of the lowest load, of several the first; by KV memory in use, then by requests."""
+    return _least(s.engine, up, kind)
+
+
+@_inline
+def far_apart(s: Tables, up: Any) -> bool:
+    """Whether engines have so many requests more than others that a cached prefix is not worth the wait."""
+    low = high = s.engine[up[1]].outstanding
+    for i in range(2, up[0] + 1):
+        load = s.engine[up[i]].outstanding
+        low, high = min(low, load), max(high, load)
+    return high - low > 32 and high > 1.1 * low  # the thresholds of `router._prefix_aware`
+
+
+@_inline
+def _most_cached(x: FleetRules, s: Tables, up: Any, r: int) -> int:
     """The engine that holds most of the prompt, of several the least loaded; -1 if loads are far apart."""
-    lowest = highest = s.engine[0].outstanding
-    for e in range(1, len(s.engine)):
-        load = s.engine[e].outstanding
-        lowest, highest = min(lowest, load), max(highest, load)
-    if highest - lowest > 32 and highest > 1.1 * lowest:  # the thresholds of `router._prefix_aware`
+    if far_apart(s, up):
         return -1
     best, most = 0, -1
     for e in range(len(s.engine)):
@@ -82,7 +96,7 @@ def _known(s: Tables, route: Routing, r: int) -> int:
                 chosen = seen
             break
     if chosen < 0:
-        chosen = _least(s, LEAST_OUTSTANDING)
+        chosen = least(s, route.up, LEAST_OUTSTANDING)
     for k in range(begin, end):
         route.home[route.keys[k]] = chosen
     return chosen
@@ -99,5 +113,5 @@ def choose(x: FleetRules, s: Tables, route: Routing, r: int) -> int:
         return second if s.engine[second].outstanding < s.engine[first].outstanding else first
     if kind >= SESSION_AFFINITY:
         return _known(s, route, r)
-    chosen = _most_cached(x, s, r) if kind == PREFIX_AWARE else -1
-    return _least(s, LEAST_OUTSTANDING if kind == PREFIX_AWARE else kind) if chosen < 0 else chosen
+    chosen = _most_cached(x, s, route.up, r) if kind == PREFIX_AWARE else -1
+    return least(s, route.up, LEAST_OUTSTANDING if kind == PREFIX_AWARE else kind) if chosen < 0 else chosen

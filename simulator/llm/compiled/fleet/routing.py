@@ -18,8 +18,9 @@ __all__ = [
     "SESSION_AFFINITY", "VLLM_DP", "Routing", "router_name", "routing",
 ]  # fmt: skip
 
-ASSIGNED, LEAST_OUTSTANDING, LEAST_TOKENS, LEAST_KV, VLLM_DP, POWER_OF_TWO, PREFIX_AWARE = range(7)
-SESSION_AFFINITY, PREFIX_AFFINITY = 7, 8
+# numpy's numbers: numba compiles a function once more for each literal that it is given.
+ASSIGNED, LEAST_OUTSTANDING, LEAST_TOKENS, LEAST_KV, VLLM_DP, POWER_OF_TWO, PREFIX_AWARE = map(np.int64, range(7))
+SESSION_AFFINITY, PREFIX_AFFINITY = map(np.int64, (7, 8))
 KINDS = {
     "round_robin": ASSIGNED,
     "random": ASSIGNED,
@@ -44,6 +45,7 @@ class Routing(NamedTuple):
     keys: Any  # by what a request is known again, the longest part of it last
     home: Any  # by key: the engine that saw it last; -1: none
     block: int  # tokens of a key; 0: a key stands for all of the prompt
+    up: Any  # engines, where they stay the same: see `routers`
 
 
 def router_name(router: Any) -> str | None:
@@ -79,7 +81,8 @@ def routing(world: World) -> Routing:
         keys = _shared(given, row, np.arange(len(row)) - begin[row])
     elif kind >= SESSION_AFFINITY and trace.after is not None and trace.dialogue:
         begin, keys = np.arange(n + 1), roots(trace.after)
-    return Routing(kind, drawn, begin, keys, np.full(int(keys.max(initial=0)) + 1, -1, dtype=np.int64), block)
+    home = np.full(int(keys.max(initial=0)) + 1, -1, dtype=np.int64)
+    return Routing(int(kind), drawn, begin, keys, home, block, np.array([engines, *range(engines)]))
 
 
 def _shared(given: Contents, row: Any, k: Any) -> Any:

@@ -217,7 +217,7 @@ def tables_of(world: World, x: FleetRules) -> Tables:
         request["priority"] = trace.priority
     for name in ("root", "first", "last"):
         engine[name] = -1
-    engine["free"], engine["idle"] = x.pool, 1
+    engine["free"], engine["slots"], engine["idle"] = x.pool, x.pool * x.size, 1
     blocks, buckets, slots, ring, table = 1, 1, 1, x.size, np.zeros(1, dtype=np.int32)
     room = seqs
     if x.kind in (ORCA, FASTERTRANSFORMER):

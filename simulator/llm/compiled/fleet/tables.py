@@ -40,15 +40,15 @@ its sequences, and of each the slots and the tokens that it generates."""
 
 ENGINE = _record(
     "free decided completed decoding context waiting running root first last stamps fresh back held computed looks "
-    "most iteration flying stalled carried ending idle outstanding tokens used "
+    "most iteration flying stalled carried ending idle outstanding tokens used slots "
     "gone joined"
 )
 """An engine: free blocks; steps decided and completed; sequences that decode and the sum of their tokens; requests that
 wait (their heap's root) and run (first and last of the list); counters of order; blocks held and tokens computed of
 those that run; length of the list of those looked at in every step; a request's tokens in this step (0: no
 limit); iterations; steps under way; whether nothing went
-on; preemptions of steps without an iteration; what it waits for; its load, and tokens held after its last decision;
-blocks that groups with a window gave back, of those that run."""
+on; preemptions of steps without an iteration; what it waits for; its load, and tokens held after its last decision, of
+so many slots; blocks that groups with a window gave back, of those that run."""
 
 CHUNK = np.dtype([("below", np.int32), ("above", np.int32), ("order", np.int32)], align=True)
 """A slot where a free chunk of 2^order slots begins (-1: none does), and its neighbours among those of its size."""

@@ -84,6 +84,10 @@ def turns_of(tenants: Sequence[Tenant]) -> Turns:
 def ways_of(tenants: Sequence[Tenant]) -> Ways:
     """The routers of all models."""
     routes = [routing(tenant.world) for tenant in tenants]
+    many = [tenant.world.engines for tenant in tenants]
+    up = np.zeros((len(routes), max(many) + 1), dtype=np.int64)
+    for mine, count, low in zip(up, many, _starts(many)[:-1], strict=True):
+        mine[0], mine[1 : count + 1] = count, low + np.arange(count)
     homes, keys = _starts([len(r.home) for r in routes]), _starts([len(r.keys) for r in routes])
     return Ways(
         kind=np.array([r.kind for r in routes]),
@@ -94,6 +98,7 @@ def ways_of(tenants: Sequence[Tenant]) -> Ways:
         known=np.append(np.concatenate([r.begin[:-1] + k for r, k in zip(routes, keys[:-1], strict=True)]), keys[-1]),
         keys=np.concatenate([r.keys + home for r, home in zip(routes, homes[:-1], strict=True)]),
         home=np.full(int(homes[-1]), -1),
+        up=up,
     )
 
 
@@ -116,7 +121,7 @@ def tables_of(tenants: Sequence[Tenant], rules: Rules, turns: Turns) -> Tables:
             mine["priority"] = trace.priority
     for name in ("root", "first", "last"):
         engine[name] = -1
-    engine["free"] = [x.pool for x in flat]
+    engine["free"], engine["slots"] = [x.pool for x in flat], [x.pool * x.size for x in flat]
     cached = [x.pool + 1 for x in flat if x.caching]
     blocks, buckets = (max(cached), 1 << max(cached).bit_length()) if cached else (1, 1)
     nodes, per, table = _contents(tenants, rules, request, rows)

@@ -44,10 +44,9 @@ def _arrive(rules: Any, s: Tables, t: Turns, w: Ways, r: int, now: float) -> Non
         _done(s, t, r, now)
         return
     m = t.owner[r]
-    low = t.engines[m]
-    e = choose(rules, s, w, m, low, t.engines[m + 1], r)
+    e = choose(rules, s, w, m, r)
     g, q = s.engine[e], s.request[r]
-    s.counts[2, r], q.engine = e - low, e
+    s.counts[2, r], q.engine = e - t.engines[m], e
     g.outstanding += 1
     g.tokens += q.prompt
     q.order, q.state, q.target = g.fresh, WAITS, min(q.target, rules[e].max_len)

@@ -66,3 +66,4 @@ class Ways(NamedTuple):
     known: Any  # (n + 1,): where each request's keys begin
     keys: Any
     home: Any  # by key: the scheduler that saw it last; -1: none
+    up: Any  # (M, most schedulers + 1): see `fleet.routers`
