@@ -41,7 +41,7 @@ def reproduce(
         Path, typer.Option(help="Folder for CSV, PNG and JSON; of accuracy also the page itself, FILE.md.")
     ] = Path("reproduce-out"),
     seed: Annotated[int, typer.Option(help="Seed, >= 0.")] = 0,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 unless every claim holds.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 unless every finding holds.")] = False,
     remember: Annotated[
         bool, typer.Option("--remember", help="Keep cost and verdicts with the package, for --list.")
     ] = False,
@@ -105,8 +105,8 @@ def reproduce(
         typer.echo(json.dumps([report.to_json() for report in reports], indent=1, ensure_ascii=False))
     else:
         _print(reports, verdict_table(reports), out)
-    kept = all(claim.verdict == "holds" for report in reports for claim in report.claims)
-    return 1 if strict and not kept else 0
+    held = all(claim.verdict == "holds" for report in reports for claim in report.claims if claim.counts)
+    return 1 if strict and not held else 0
 
 
 def _accuracy(out: Path, here: bool, given: tuple[Path | None, ...], seed: int, as_json: bool) -> int:
@@ -158,16 +158,14 @@ def _print(reports: list, table: object, out: Path) -> None:
     """The verdicts, the assumptions, and the sum."""
     from rich.console import Console
 
+    from ..reproduce.claims import VERDICTS, tally
+
     console = Console()
     console.print(table)
     for report in reports:
         for note in report.notes:
             console.print(f"[dim]{report.name}: {note}[/dim]", highlight=False)
-    counts = {verdict: sum(r.count(verdict) for r in reports) for verdict in ("holds", "partly", "does not hold")}
-    total = sum(counts.values())
-    console.print(
-        f"{total} claims: {counts['holds']} hold, {counts['partly']} hold partly, {counts['does not hold']} do not; "
-        f"data, pictures and verdicts in {out}/",
-        highlight=False,
-        soft_wrap=True,
-    )
+    counts = {verdict: sum(r.count(verdict) for r in reports) for verdict in VERDICTS}
+    others = sum(report.others for report in reports)
+    said = f"findings: {tally(counts, others)}; data, pictures and verdicts in {out}/"
+    console.print(said, highlight=False, soft_wrap=True)

@@ -7,9 +7,10 @@ same parts: ``EXPECTED`` (claims and their rules), a function that computes the 
 """
 
 from .catalogue import FIGURES, PAPERS, Figure, Paper, resolve
-from .claims import Claim, Expectation, Rule, at_least, at_most, between, within
+from .claims import Claim, Expectation, Rule, at_least, at_most, between, up_to, within
 from .figures import reproduce
 from .report import Report, verdict_table
+from .sensitivity import Sensitivity, Swing
 
 __all__ = [
     "FIGURES",
@@ -20,11 +21,14 @@ __all__ = [
     "Paper",
     "Report",
     "Rule",
+    "Sensitivity",
+    "Swing",
     "at_least",
     "at_most",
     "between",
     "reproduce",
     "resolve",
+    "up_to",
     "verdict_table",
     "within",
 ]

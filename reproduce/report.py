@@ -16,7 +16,8 @@ from .. import __version__
 from ..files import write_bytes, write_text
 from ..reprs import Shown
 from .catalogue import FIGURES
-from .claims import Claim
+from .claims import Claim, Verdict
+from .sensitivity import Sensitivity, tornado
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +32,13 @@ Frame = Any
 Progress = Callable[[int, int, str], None]
 """Called with steps done, steps in all, and what is under way."""
 
-VERDICT_STYLES = {"holds": "green", "partly": "yellow", "does not hold": "red"}
+VERDICT_STYLES = {
+    "holds": "green",
+    "beyond": "cyan",
+    "partly": "yellow",
+    "does not hold": "red",
+    "needs a GPU": "dim",
+}
 
 
 def cpu_seconds() -> float:
@@ -68,6 +75,8 @@ class Report(Shown):
         How long it took.
     cpu_s : float
         Processor seconds of this process and of workers that have ended.
+    sensitivity : tuple of Sensitivity
+        Headlines, each beside the assumptions that move it most.
     """
 
     name: str
@@ -80,6 +89,7 @@ class Report(Shown):
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     cpu_s: float = 0.0
+    sensitivity: tuple[Sensitivity, ...] = ()
 
     def _headline(self) -> str:
         counts = Counter(claim.verdict for claim in self.claims)
@@ -89,9 +99,14 @@ class Report(Shown):
     def shown_rows(self) -> Iterable[tuple[str, object]]:
         return [(claim.text, claim.verdict) for claim in self.claims]
 
-    def count(self, verdict: str) -> int:
-        """Number of claims with this verdict."""
-        return sum(claim.verdict == verdict for claim in self.claims)
+    def count(self, verdict: Verdict) -> int:
+        """Number of findings with this verdict: what is given, arithmetic or calibrated is not counted."""
+        return sum(claim.verdict == verdict for claim in self.claims if claim.kind == "finding")
+
+    @property
+    def others(self) -> int:
+        """Number of claims that are no findings."""
+        return sum(claim.kind != "finding" for claim in self.claims)
 
     def to_json(self) -> dict[str, Any]:
         """The report without its tables, as plain values."""
@@ -105,6 +120,7 @@ class Report(Shown):
             "cpu_seconds": round(self.cpu_s, 3),
             "notes": list(self.notes),
             "claims": [claim.to_json() for claim in self.claims],
+            "sensitivity": [one.to_json() for one in self.sensitivity],
             "files": [path.name for path in self.files],
         }
 
@@ -152,8 +168,12 @@ class Session:
         figure.savefig(buffer, format="png", dpi=150, metadata={"Software": None})
         self._files.append(write_bytes(self.out / f"{self.name}{suffix}.png", buffer.getvalue()))
 
-    def finish(self, claims: Iterable[Claim], notes: Sequence[str] = ()) -> Report:
-        """Write ``<name>.json`` with the verdicts and close the report."""
+    def finish(
+        self, claims: Iterable[Claim], notes: Sequence[str] = (), sensitivity: Sequence[Sensitivity] = ()
+    ) -> Report:
+        """Write ``<name>.json`` with the verdicts, ``<name>_sensitivity.png`` where there is one; close the report."""
+        if sensitivity:
+            self.figure(tornado(sensitivity), "_sensitivity")
         path = self.out / f"{self.name}.json"
         report = Report(
             name=self.name,
@@ -166,6 +186,7 @@ class Session:
             notes=tuple(notes),
             seconds=time.perf_counter() - self._started,
             cpu_s=cpu_seconds() - self._cpu_started,
+            sensitivity=tuple(sensitivity),
         )
         write_text(path, json.dumps(report.to_json(), indent=1, ensure_ascii=False) + "\n")
         return report
@@ -185,9 +206,10 @@ def verdict_table(reports: Iterable[Report]) -> Table:
     for report in reports:
         for i, claim in enumerate(report.claims):
             style = VERDICT_STYLES[claim.verdict]
-            text = f"{claim.text} ({claim.where}) [dim]rule: {claim.rule}[/dim]"
+            kind = "" if claim.kind == "finding" else f"{claim.kind}, not counted; "
+            text = f"{claim.text} ({claim.where}) [dim]{kind}rule: {claim.rule}[/dim]"
             if claim.why:
-                text += f"\n[italic]why: {claim.why}[/italic]"
+                text += f"\n[italic]{'on a GPU' if claim.verdict == 'needs a GPU' else 'why'}: {claim.why}[/italic]"
             name = report.name if i == 0 else ""
             table.add_row(name, f"[{style}]{claim.verdict}[/{style}]", text, claim.paper, claim.ours)
         table.add_section()

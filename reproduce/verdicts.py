@@ -4,26 +4,42 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..errors import InputError
 from ..files import readable, write_text
 from .catalogue import FIGURES, PAPERS, Figure
+from .claims import KINDS, VERDICTS, Kind, Verdict, tally
 
 if TYPE_CHECKING:
     from .report import Report
 
-__all__ = ["KEPT", "Kept", "Listed", "cost", "last", "listed", "load", "remember"]
+__all__ = ["KEPT", "Judged", "Kept", "Listed", "changes", "cost", "last", "listed", "load", "remember"]
 
 KEPT = Path(__file__).parent / "data" / "verdicts.json"
 """What the package ships, written by ``meshwright reproduce --remember``."""
 
 MODES = ("fast", "full")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What is kept of a claim: its text, what it is, its verdict, and our figure as it was printed."""
+
+    claim: str
+    kind: Kind
+    verdict: Verdict
+    ours: str
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS or self.verdict not in VERDICTS:
+            raise ValueError(f"{self.claim!r}: unknown kind or verdict (got {self.kind!r}, {self.verdict!r})")
 
 
 @dataclass(frozen=True)
@@ -38,11 +54,10 @@ class Kept:
         Version that ran.
     seed : int
         Seed of the run, >= 0.
-    holds, partly, fails : int
-        Claims that hold, hold partly and do not hold, >= 0.
+    claims : tuple of Judged
+        All of its claims.
     source : str
-        Where the numbers are from: ``run``, with the commit that ran where there was a checkout; or a page that told of
-        a run, with the commit that wrote it.
+        ``run``, with the commit that ran where there was a checkout.
     cpu_s : float or None
         Processor seconds of the run and its workers, compilation included where nothing was cached; None where they
         were not measured.
@@ -51,23 +66,24 @@ class Kept:
     date: str
     meshwright: str
     seed: int
-    holds: int
-    partly: int
-    fails: int
+    claims: tuple[Judged, ...]
     source: str
     cpu_s: float | None = None
 
     def __post_init__(self) -> None:
         date.fromisoformat(self.date)
-        if min(self.seed, self.holds, self.partly, self.fails) < 0 or (self.cpu_s is not None and not self.cpu_s >= 0):
-            raise ValueError(f"numbers of a verdict are >= 0 (got {self})")
+        if self.seed < 0 or (self.cpu_s is not None and not self.cpu_s >= 0):
+            raise ValueError(f"numbers of a verdict are >= 0 (got {self.seed}, {self.cpu_s})")
         if not self.source:
-            raise ValueError("a verdict says where it is from: run, or a page")
+            raise ValueError("a verdict says where it is from")
+
+    @property
+    def verdicts(self) -> Mapping[str, Verdict]:
+        """Finding -> its verdict."""
+        return {one.claim: one.verdict for one in self.claims if one.kind == "finding"}
 
     def __str__(self) -> str:
-        total = self.holds + self.partly + self.fails
-        some = f", {self.partly} partly" if self.partly else ""
-        return f"{self.holds} of {total} hold{some}"
+        return tally(Counter(self.verdicts.values()), len(self.claims) - len(self.verdicts))
 
 
 def load(path: Path = KEPT) -> dict[str, dict[str, Kept]]:
@@ -80,28 +96,50 @@ def load(path: Path = KEPT) -> dict[str, dict[str, Kept]]:
     """
     try:
         held = json.loads(readable(path).read_text(encoding="utf-8"))
-        return {name: {mode: Kept(**one) for mode, one in runs.items() if mode in MODES} for name, runs in held.items()}
+        return {name: {mode: _read(one) for mode, one in runs.items() if mode in MODES} for name, runs in held.items()}
     except FileNotFoundError:
         return {}
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise InputError(f"{path}: expected verdicts as --remember writes them ({error}); delete the file") from None
+
+
+def _read(one: dict[str, Any]) -> Kept:
+    return Kept(**{**one, "claims": tuple(Judged(**claim) for claim in one["claims"])})
 
 
 def remember(reports: Iterable[Report], path: Path = KEPT) -> Path:
     """Keep what reports found; other figures' and other modes' entries stay. Returns the file written."""
     found = load(path)
     for report in reports:
-        counts = [report.count(verdict) for verdict in ("holds", "partly", "does not hold")]
         mode = "fast" if report.fast else "full"
-        today = date.today().isoformat()
-        kept = Kept(today, __version__, report.seed, *counts, source=_here(), cpu_s=round(report.cpu_s, 1))
+        kept = Kept(
+            date.today().isoformat(),
+            __version__,
+            report.seed,
+            tuple(Judged(claim.text, claim.kind, claim.verdict, claim.ours) for claim in report.claims),
+            source=_here(),
+            cpu_s=round(report.cpu_s, 1),
+        )
         found.setdefault(report.name, {})[mode] = kept
     ordered = {
         name: {mode: asdict(found[name][mode]) for mode in MODES if mode in found[name]}
         for name in FIGURES
         if name in found
     }
-    return write_text(path, json.dumps(ordered, indent=1) + "\n")
+    return write_text(path, json.dumps(ordered, indent=1, ensure_ascii=False) + "\n")
+
+
+def changes(report: Report, kept: Kept | None) -> tuple[str, ...]:
+    """What differs from the run that is kept: a line for each finding whose verdict is another, new or gone."""
+    before: Mapping[str, str] = {} if kept is None else kept.verdicts
+    now = {claim.text: claim for claim in report.claims if claim.kind == "finding"}
+    lines = [
+        f"{report.name}: {before.get(text, 'new')} -> {claim.verdict}: {text} (paper {claim.paper}, ours {claim.ours})"
+        for text, claim in now.items()
+        if before.get(text) != claim.verdict
+    ]
+    lines += [f"{report.name}: {verdict} -> gone: {text}" for text, verdict in before.items() if text not in now]
+    return tuple(lines)
 
 
 def _here() -> str:

@@ -7,7 +7,9 @@ from pathlib import Path
 from ..figures import main
 from ..report import Progress, Report, Session, quiet
 from .decode_steps import outputs
-from .fig02 import over_lengths
+from .fig02 import EXPECTED, over_lengths
+
+__all__ = ["EXPECTED", "run"]
 
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:

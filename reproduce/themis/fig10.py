@@ -6,7 +6,9 @@ from pathlib import Path
 
 from ..figures import main
 from ..report import Progress, Report, quiet
-from .experiments.fairness import make
+from .experiments.fairness import EXPECTED, make
+
+__all__ = ["EXPECTED", "run"]
 
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:

@@ -6,7 +6,10 @@ from pathlib import Path
 
 from ..figures import main
 from ..report import Progress, Report, quiet
+from .experiments import gpu_time
 from .experiments.gpu_time import make
+
+EXPECTED = {"similar": gpu_time.EXPECTED["similar"]}
 
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:

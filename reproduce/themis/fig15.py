@@ -6,7 +6,9 @@ from pathlib import Path
 
 from ..figures import main
 from ..report import Progress, Report, quiet
-from .experiments.intensive import make
+from .experiments.intensive import FAIRNESS, make
+
+EXPECTED = FAIRNESS
 
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import date
 from pathlib import Path
 
@@ -12,11 +12,17 @@ import pytest
 from meshwright import __version__
 from meshwright.cli import run
 from meshwright.errors import InputError
-from meshwright.reproduce import FIGURES, verdicts
-from meshwright.reproduce.verdicts import KEPT, Kept, cost, last, load
+from meshwright.reproduce import FIGURES, reproduce, verdicts
+from meshwright.reproduce.verdicts import KEPT, Judged, Kept, changes, cost, last, load
 
-ROOT = Path(__file__).parents[2]
-ONE = Kept("2026-11-01", "0.1.0", 0, 5, 1, 2, "run", 12.4)
+ONE = Kept(
+    "2026-11-01",
+    "0.1.0",
+    0,
+    (Judged("fast", "finding", "holds", "2×"), Judged("as printed", "given", "holds", "1")),
+    "run",
+    12.4,
+)
 
 
 @pytest.fixture
@@ -31,37 +37,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_is_shipped_is_of_figures_that_there_are() -> None:
     found = load(KEPT)
     assert set(found) <= set(FIGURES)
-    assert all(one.holds + one.partly + one.fails > 0 for runs in found.values() for one in runs.values())
-
-
-def claims_on(page: Path) -> dict[str, list[str]]:
-    """Figure -> verdicts of its claims, of the tables of a page."""
-    found: dict[str, list[str]] = {}
-    name = ""
-    for line in page.read_text(encoding="utf-8").splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else [""]
-        named = re.match(r"`(\w+/\w+)`", cells[0])
-        name = named[1] if named else name if line.startswith("|") else ""
-        verdict = cells[-1].strip("*")
-        if name and verdict in ("holds", "partly", "does not hold"):
-            found.setdefault(name, []).append(verdict)
-    return found
-
-
-def test_what_is_from_a_page_stands_there() -> None:
-    """Commits are of the history of this file's own repository: the page may tell of a later run by now."""
-    checked = 0
-    for name, runs in load(KEPT).items():
-        for one in runs.values():
-            where, _, commit = one.source.partition(" at ")
-            assert re.fullmatch("[0-9a-f]{7,}", commit), (name, one)
-            if where == "run":
-                continue
-            checked += 1
-            said = claims_on(ROOT / where)[name]
-            counts = [said.count(word) for word in ("holds", "partly", "does not hold")]
-            assert counts == [one.holds, one.partly, one.fails], (name, one)
-    assert checked > 0
+    assert all(one.claims for runs in found.values() for one in runs.values())
 
 
 def test_a_run_is_remembered_and_listed(kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,7 +47,7 @@ def test_a_run_is_remembered_and_listed(kept: Path, tmp_path: Path, capsys: pyte
     assert run(make) == 0
     found = load(kept)["alpaserve/fig01"]["fast"]
     assert (found.date, found.meshwright, found.seed) == (date.today().isoformat(), __version__, 0)
-    assert (found.holds, found.partly, found.fails) == (2, 0, 0)
+    assert list(found.verdicts.values()) == ["holds"] * 2
     assert found.cpu_s is not None
     capsys.readouterr()
     assert run(["reproduce", "alpaserve/fig01", "--list", "--json"]) == 0
@@ -84,7 +60,7 @@ def test_a_run_is_remembered_and_listed(kept: Path, tmp_path: Path, capsys: pyte
 
 def test_remembering_keeps_what_is_there(kept: Path, tmp_path: Path) -> None:
     kept.parent.mkdir()
-    kept.write_text(json.dumps({"vllm/fig12": {"full": vars(ONE)}, "alpaserve/fig01": {"full": vars(ONE)}}))
+    kept.write_text(json.dumps({"vllm/fig12": {"full": asdict(ONE)}, "alpaserve/fig01": {"full": asdict(ONE)}}))
     assert run(["reproduce", "alpaserve/fig01", "--fast", "--remember", "--out", str(tmp_path)]) == 0
     found = load(kept)
     assert found["vllm/fig12"] == {"full": ONE}
@@ -105,7 +81,7 @@ def test_a_broken_file_is_one_line(kept: Path, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize(
-    "bad", [{"holds": -1}, {"source": ""}, {"cpu_s": float("nan")}, {"cpu_s": -1.0}, {"date": "today"}]
+    "bad", [{"seed": -1}, {"source": ""}, {"cpu_s": float("nan")}, {"cpu_s": -1.0}, {"date": "today"}]
 )
 def test_a_record_is_checked(bad: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r">= 0|isoformat|says where it is from"):
@@ -130,3 +106,22 @@ def test_nothing_is_made_where_nothing_can_be_written(tmp_path: Path, capsys: py
     (tmp_path / "file").write_text("")
     assert run(["reproduce", "alpaserve/fig01", "--fast", "--out", str(tmp_path / "file")]) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_what_is_no_finding_is_not_counted() -> None:
+    assert str(ONE) == "1 of 1 hold, 1 no findings"
+    with pytest.raises(ValueError, match="unknown kind"):
+        Judged("fast", "guess", "holds", "2×")  # pyright: ignore[reportArgumentType]
+
+
+def test_a_verdict_that_changes_is_a_line(tmp_path: Path) -> None:
+    report = reproduce("alpaserve/fig01", fast=True, out=tmp_path)
+    texts = [claim.text for claim in report.claims]
+    same = replace(ONE, claims=tuple(Judged(text, "finding", "holds", "") for text in texts))
+    assert changes(report, same) == ()
+    assert len(changes(report, None)) == 2
+    worse = replace(ONE, claims=(Judged(texts[0], "finding", "partly", ""), Judged("old", "finding", "holds", "")))
+    first, second, third = changes(report, worse)
+    assert first.startswith(f"alpaserve/fig01: partly -> holds: {texts[0]} (paper 2.5 y, ours 2.500 y)")
+    assert second.startswith("alpaserve/fig01: new -> holds")
+    assert third == "alpaserve/fig01: holds -> gone: old"

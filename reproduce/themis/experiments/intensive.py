@@ -11,11 +11,11 @@ from ...report import Frame, Progress, Report, Session
 from ...style import canvas, outside_legend
 from .points import COLOURS, NOTES, POLICIES, Point, frame_of, over_themis, seeds_of, shown
 
-__all__ = ["CLUSTER_NOTE", "EXPECTED", "judged_fairness", "judged_time", "make"]
+__all__ = ["CLUSTER_NOTE", "FAIRNESS", "TIME", "judged_fairness", "judged_time", "make"]
 
 SHARES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
-EXPECTED = {
+FAIRNESS = {
     "least": Expectation(
         "100 % network-intensive: max ρ of the best other policy over Themis'", "§6.3, Fig. 15", "1.24×",
         at_least(1.24, partly=1.0), "{:.2f}×",
@@ -32,6 +32,9 @@ EXPECTED = {
         "share of network-intensive apps at which the policies' mean of max ρ is largest", "§6.3", "40–60 %",
         between(0.4, 0.6, partly=(0.2, 0.8)), "{:.0%}",
     ),
+}  # fmt: skip
+
+TIME = {
     "equal": Expectation(
         "0 %: the policies' largest GPU time over the smallest (equally efficient)", "§6.3, Fig. 16", "1",
         at_most(1.05, partly=1.1), "{:.3f}×",
@@ -63,11 +66,11 @@ def judged_fairness(frame: Frame) -> list[Claim]:
     hardest = table.mean(axis=1).idxmax()
     return [
         *(
-            EXPECTED[key].judge(middle[p], shown=f"{shown(ratios[p])}× ({p})", why=WHY)
+            FAIRNESS[key].judge(middle[p], shown=f"{shown(ratios[p])}× ({p})", why=WHY)
             for key, p in (("least", best), ("most", worst))
         ),
-        EXPECTED["closest"].judge(len(below), shown=f"{len(below)} of {len(table)}", why=WHY),
-        EXPECTED["mix"].judge(float(hardest), why="the mean is ruled by Gandiva's and SLAQ's"),
+        FAIRNESS["closest"].judge(len(below), shown=f"{len(below)} of {len(table)}", why=WHY),
+        FAIRNESS["mix"].judge(float(hardest), why="the mean is ruled by Gandiva's and SLAQ's"),
     ]  # fmt: skip
 
 
@@ -79,11 +82,11 @@ def judged_time(frame: Frame) -> list[Claim]:
     below = [p for p in ratios if np.median(ratios[p]) < 1]
     listed = ", ".join(f"{p} {np.median(ratios[p]):.3f}" for p in below)
     return [
-        EXPECTED["equal"].judge(float(np.median(apart)), shown=f"{shown(apart, '{:.3f}')}×", why="restarts"),
-        EXPECTED["gandiva"].judge(
+        TIME["equal"].judge(float(np.median(apart)), shown=f"{shown(apart, '{:.3f}')}×", why="restarts"),
+        TIME["gandiva"].judge(
             float(np.median(ratios["gandiva"])), shown=f"{shown(ratios['gandiva'], '{:.3f}')}×", why=WHY
         ),
-        EXPECTED["best"].judge(len(below), shown=f"{len(below)} ({listed})" if below else "0", why=WHY),
+        TIME["best"].judge(len(below), shown=f"{len(below)} ({listed})" if below else "0", why=WHY),
     ]
 
 

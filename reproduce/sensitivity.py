@@ -1,0 +1,122 @@
+"""What a headline hinges on: our figure as each assumption moves alone, as a tornado picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError
+from ..reprs import Shown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["Sensitivity", "Swing", "tornado"]
+
+
+@dataclass(frozen=True, repr=False)
+class Swing(Shown):
+    """One assumption moved both ways, the others as they are.
+
+    Parameters
+    ----------
+    assumption : str
+        What is assumed, with the value that it has in the figure: "memory of a device, 15 GiB".
+    low, high : str
+        The two values that it was moved to, as words.
+    at_low, at_high : float
+        Our figure there; NaN where there is none (no plan fits, say).
+    """
+
+    assumption: str
+    low: str
+    high: str
+    at_low: float
+    at_high: float
+
+    def reach(self, ours: float) -> float:
+        """How far the figure moves at most from `ours`; 0 where neither end has one."""
+        return max((abs(x - ours) for x in (self.at_low, self.at_high) if math.isfinite(x)), default=0.0)
+
+
+@dataclass(frozen=True, repr=False)
+class Sensitivity(Shown):
+    """A headline beside the assumptions that move it most.
+
+    Parameters
+    ----------
+    claim : str
+        The claim, in short: a panel's title.
+    paper, ours : float
+        The paper's figure and ours, in `unit`.
+    unit : str
+        Unit or meaning of both, such as "× PipeDream".
+    swings : tuple of Swing
+        At least one; shown by how far they move our figure.
+    needed : str
+        Which range of an assumption gives the paper's figure, in words, or that none of those tried does.
+    """
+
+    claim: str
+    paper: float
+    ours: float
+    unit: str
+    swings: tuple[Swing, ...]
+    needed: str
+
+    def __post_init__(self) -> None:
+        if not self.swings or not self.needed:
+            raise InputError(f"sensitivity of {self.claim!r}: expected swings, and what the paper's figure needs")
+        if not (math.isfinite(self.paper) and math.isfinite(self.ours)):
+            raise InputError(f"sensitivity of {self.claim!r}: expected finite figures (got {self.paper}, {self.ours})")
+
+    @property
+    def ordered(self) -> tuple[Swing, ...]:
+        """The swings, the widest first."""
+        return tuple(sorted(self.swings, key=lambda s: -s.reach(self.ours)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; a figure that is not finite becomes None."""
+        plain = asdict(self)
+        for swing in plain["swings"]:
+            for end in ("at_low", "at_high"):
+                swing[end] = swing[end] if math.isfinite(swing[end]) else None
+        return plain
+
+
+def draw(found: Sensitivity, ax: Axes) -> Axes:
+    """A bar for each assumption, from our figure to where it moves; dotted: ours, dashed: the paper's."""
+    from .style import BLACK, BLUE, ORANGE, VERMILLION
+
+    for k, swing in enumerate(found.ordered):
+        for end, value, colour in ((swing.low, swing.at_low, ORANGE), (swing.high, swing.at_high, BLUE)):
+            if not math.isfinite(value):
+                ax.annotate(f"{end}: none", (found.ours, k), xytext=(4, -11), textcoords="offset points", fontsize=6.5)
+                continue
+            ax.barh(k, value - found.ours, left=found.ours, height=0.55, color=colour)
+            left = value < found.ours
+            ax.annotate(
+                f"{end}: {value:.3g}", (value, k), xytext=(-3 if left else 3, 0), textcoords="offset points",
+                ha="right" if left else "left", va="center", fontsize=6.5,
+            )  # fmt: skip
+    ax.axvline(found.ours, color=BLACK, lw=0.8, ls=":", label=f"ours, {found.ours:.3g}")
+    ax.axvline(found.paper, color=VERMILLION, lw=1.0, ls="--", label=f"paper, {found.paper:.3g}")
+    ax.set_yticks(range(len(found.swings)), [s.assumption for s in found.ordered], fontsize=7)
+    ax.invert_yaxis()
+    ax.margins(x=0.3)
+    ax.set(xlabel=found.unit, title=found.claim)
+    ax.legend(fontsize=6.5, loc="upper center", bbox_to_anchor=(0.5, -0.28), ncols=2, frameon=False)
+    return ax
+
+
+def tornado(found: Sequence[Sensitivity]) -> Figure:
+    """A picture of all of them, a panel each, one below the other."""
+    from .style import canvas
+
+    with canvas(len(found), 1, width=6.4, height=1.3 + 0.35 * max(len(f.swings) for f in found)) as (figure, axes):
+        for one, ax in zip(found, axes[:, 0], strict=True):
+            draw(one, ax)
+    return figure
