@@ -8,13 +8,10 @@ import numpy as np
 
 from .kernel import FULL, advance
 from .lists import wider
+from .log import Log
 from .rules import Rules
 
 __all__ = ["Desk", "serve"]
-
-MOST_ROWS = 2**21
-"""Iterations for which there is room at first, at most: 150 MB if all are written."""
-
 
 class Desk(NamedTuple):
     """All arrays of a run of n requests, of which at most `seqs` run."""
@@ -38,18 +35,15 @@ class Desk(NamedTuple):
     new: Any  # (seqs + 1,): tokens of the chunks, tokens before each, and whose prompts end
     before: Any
     joins: Any
-    clock: Any  # (2, iterations): start and end
-    state: Any  # (7, iterations): running, waiting, prefill, decodes, preempted, used, wasted
+    clock: Any  # (2, iterations) of the log: start and end
+    state: Any  # (7, iterations) of the log: running, waiting, prefill, decodes, preempted, used, wasted
     runs: Any  # (3, runs): request, first and last iteration
 
     @classmethod
-    def of(cls, x: Rules, arrival: Any, prompt: Any, target: Any) -> Desk:
+    def of(cls, x: Rules, arrival: Any, prompt: Any, target: Any, log: Log) -> Desk:
         """Tables of a run in which nothing has happened yet."""
         n = len(arrival)
         seqs = min(x.max_seqs, n) + 1
-
-        # A guess of the iterations, four tokens each; `serve` widens what is full. Unwritten rows cost nothing.
-        rows = min(max(4096, int(target.sum() - prompt.sum()) // 4), MOST_ROWS)
 
         def filled(shape: Any, value: int) -> Any:
             return np.full(shape, value, dtype=np.int64)
@@ -59,11 +53,11 @@ class Desk(NamedTuple):
             filled(x.size, 0), filled(int(target.max()) + 2, -1), filled(n, -1), filled(n, -1), filled(n, 0),
             filled((2, n), -1), filled(2, -1), prompt.astype(np.int64), filled(n, 0), filled(n, 0),
             np.zeros(n, dtype=np.bool_), filled(n, 0), filled(seqs, 0), filled(seqs, 0), filled(seqs, 0),
-            np.empty((2, rows)), np.empty((7, rows), np.int64), filled((3, 4096), 0),
+            log.clock, log.state, filled((3, 4096), 0),
         )  # fmt: skip
 
 
-def serve(x: Rules, price: Any, arrival: Any, prompt: Any, target: Any) -> tuple[int, Desk, int, int]:
+def serve(x: Rules, price: Any, arrival: Any, prompt: Any, target: Any, log: Log) -> tuple[int, Desk, int]:
     """Serve requests in order of arrival on one engine.
 
     Returns
@@ -71,19 +65,20 @@ def serve(x: Rules, price: Any, arrival: Any, prompt: Any, target: Any) -> tuple
     status : int
         0; 1 where the policy stands still or a cost is no time, 2 where what happens is not compiled.
     desk : Desk
-        What came of it.
-    iterations, runs : int
-        How many columns of its tables are used.
+        What came of it. Its iterations follow those that the log had, by whose rows its runs name them.
+    runs : int
+        How many columns of its runs are used.
     """
-    d = Desk.of(x, arrival, prompt, target)
+    d = Desk.of(x, arrival, prompt, target, log)
     n = len(arrival)
     known = n if x.concurrency == 0 else min(x.concurrency, n)
-    now, counters = 0.0, (*(0,) * 14, x.pool, 0, known)
+    now, counters = 0.0, (log.rows, *(0,) * 13, x.pool, 0, known, log.rows)
     while True:
         status, now, counters = advance(x, price, d, now, counters)
         it, n_runs = counters[:2]
         if status != FULL:
-            return status, d, it, n_runs
-        d = d._replace(
-            clock=wider(d.clock, it, 1), state=wider(d.state, it, 1), runs=wider(d.runs, n_runs, 3 * len(d.new) + 4)
-        )
+            log.end(it)
+            return status, d, n_runs
+        if it == log.clock.shape[1]:
+            log.widen(it)
+        d = d._replace(clock=log.clock, state=log.state, runs=wider(d.runs, n_runs, 3 * len(d.new) + 4))

@@ -20,19 +20,16 @@ from .dynamic.able import why_not_dynamic
 from .dynamic.run import run_dynamic
 from .fleet.drafts import drafts_of
 from .fleet.routing import router_name
-from .fleet.run import cached_groups, reserve_of, run_fleet
-from .groups.run import Served, needs_groups, serve_groups, why_not_groups
+from .fleet.run import reserve_of, run_fleet
+from .groups.run import needs_groups, serve_groups, why_not_groups
 from .known import unknown
+from .log import STATE, Log, narrowest
 from .prices import price_of, why_no_price
 
 __all__ = ["NotCompiled", "run_compiled", "why_not_compiled"]
 
 STATIC_ROUTERS = ("round_robin", "random")
 """Routers that look at no engine: in an open loop each engine can then be simulated by itself."""
-_STATE = (
-    "running", "waiting", "prefill", "decodes", "preempted", "used_tokens", "wasted_tokens", "swap_out", "swap_in",
-    "shared_tokens",
-)  # fmt: skip
 
 
 class NotCompiled(Exception):
@@ -56,13 +53,11 @@ def why_not_compiled(world: World, router: str) -> str | None:
         return why
     if (name := unknown(options) or unknown(trace)) is not None:
         return f"{name} is not compiled"
-    if world.fleet is not None and cached_groups(options):
-        return "prefix caching over several groups of layers, or with windows, is not compiled of engines that change"
     drafted = drafts_of(world.policy) is not None
-    if world.fleet is not None:
-        return "drafts on engines that come and go are not compiled" if drafted else why_not_dynamic(world, world.fleet)
     if drafted and not _draws():
         return "this version of NumPy draws other numbers than the compiled engine"
+    if world.fleet is not None:
+        return why_not_dynamic(world, world.fleet)
     known = drafted or world.policy.scheduler in (V1Scheduler, SarathiScheduler)
     if known or reserve_of(world.policy) is not None:
         if world.engines > 1 and router_name(world.router) is None:
@@ -132,7 +127,7 @@ def _run_alone(world: World, until: float | None) -> tuple[Records, Iterations, 
     """One engine after the other; None where something happens that needs other rules or the reference."""
     trace, n = world.trace, len(world.trace)
     price, horizon = price_of(world.cost, world.times), float("inf") if until is None else float(until)
-    taken = np.array([row for row in range(n) if row not in world.dropped], dtype=np.int64)
+    taken = np.setdiff1d(np.arange(n), np.fromiter(world.dropped, dtype=np.int64), assume_unique=True)
     engine = np.zeros(len(taken), dtype=np.int64)
     if world.engines > 1 and router_name(world.router) == "round_robin":
         engine = np.arange(len(taken)) % world.engines
@@ -144,44 +139,31 @@ def _run_alone(world: World, until: float | None) -> tuple[Records, Iterations, 
     dropped = np.array(sorted(world.dropped), dtype=np.int64)
     dropped = dropped[arrived[dropped]]
     records.arrival[dropped], records.ignored[dropped] = trace.arrival[dropped], True
-    columns: dict[str, list[Any]] = {name: [] for name in ("engine", "start", "end", *_STATE)}
-    parts: list[npt.NDArray[np.int64]] = [np.zeros((3, 0), dtype=np.int64)]
-    rows = 0
+    log, parts = _log(world, taken), [np.zeros((3, 0), dtype=np.int64)]
     for number in range(world.engines):
         mine = taken[engine == number]
         if not len(mine):
+            log.end(log.rows)
             continue
         arrival = trace.arrival[mine]
         if world.concurrency is not None:
             arrival = np.full(len(mine), np.nan)
             arrival[: world.concurrency] = 0.0
         own = price._replace(top=price.top._replace(first=number * price.top.ranks))
-        served = _serve(world, until, own, mine, arrival)
+        served = _serve(world, until, own, mine, arrival, log)
         if served is None:
             return None
-        times, counts, clock, state, runs = served
-        m = clock.shape[1]
+        times, counts, runs = served
         sent = arrival < horizon
         mine, times, counts = mine[sent], times[:, sent], counts[:, sent]
         records.arrival[mine], records.engine[mine] = arrival[sent], number
         records.scheduled[mine], records.first_token[mine], records.finish[mine] = times
         records.preemptions[mine], records.ignored[mine], records.cached_tokens[mine] = counts
-        columns["engine"].append(np.full(m, number, dtype=np.int64))
-        columns["start"].append(clock[0])
-        columns["end"].append(clock[1])
-        for name, values in zip(_STATE, state, strict=False):
-            columns[name].append(values)
-        parts.append(np.stack((mine[runs[0]], runs[1] + rows, runs[2] + rows)))
-        rows += m
-    # What a loop does not tell is zero: it has no swaps and shares nothing.
-    joined = {
-        name: np.concatenate(given) if given else np.zeros(rows, dtype=float if name in ("start", "end") else np.int64)
-        for name, given in columns.items()
-    }
+        parts.append(np.stack((mine[runs[0]], runs[1], runs[2])))
     c = world.config
     pool = c.num_gpu_blocks if isinstance(c, Vllm02Config) else c.num_blocks - 1
     iterations = Iterations(
-        **joined,
+        **log.columns(),
         capacity_tokens=0 if np.isnan(records.scheduled).all() else pool * c.block_size,
         engines=world.engines,
     )
@@ -192,19 +174,41 @@ def _run_alone(world: World, until: float | None) -> tuple[Records, Iterations, 
     return records, iterations, TokenRuns(request, first, last)
 
 
-def _serve(world: World, until: float | None, price: Any, mine: Any, arrival: Any) -> Served | None:
-    """What one engine makes of its requests; None where something happens that needs other rules or the reference."""
+def _log(world: World, rows: npt.NDArray[np.int64]) -> Log:
+    """The log of what engines make of some rows."""
+    c, trace = world.config, world.trace
+    if isinstance(c, Vllm02Config) and needs_groups(world):
+        return Log(0, len(STATE), np.int64)
+    prompt, output = trace.prompt_tokens[rows], trace.output_tokens[rows]
+    # No more than these wait, hold tokens, and have tokens computed at once.
+    longest = int((prompt + output).max(initial=0)) + c.block_size
+    most = max(len(rows), min(len(rows), c.max_num_seqs) * longest)
+    return Log(int(output.sum()) // 4, 7, narrowest(most))  # a guess: four tokens an iteration; as `desk.Desk.state`
+
+
+def _serve(
+    world: World, until: float | None, price: Any, mine: Any, arrival: Any, log: Log
+) -> tuple[Any, Any, Any] | None:
+    """What one engine makes of its requests: times, counts, runs by rows of the log, to which its iterations go.
+
+    None where something happens that needs other rules or the reference.
+    """
     if isinstance(world.config, Vllm02Config) and needs_groups(world):
-        return serve_groups(world, until, price, mine, arrival)
+        served = serve_groups(world, until, price, mine, arrival)
+        if served is None:
+            return None
+        runs = served.runs + np.array([[0], [log.rows], [log.rows]])
+        log.add(served.clock, served.state)
+        return served.times, served.counts, runs
     from .desk import serve
 
     rules, longest = _rules(world, until)
     prompt, output = world.trace.prompt_tokens[mine], world.trace.output_tokens[mine]
-    status, desk, m, n_runs = serve(rules, price, arrival, prompt, np.minimum(prompt + output, longest))
+    status, desk, n_runs = serve(rules, price, arrival, prompt, np.minimum(prompt + output, longest), log)
     if status:
         return None
     counts = np.concatenate((desk.counts, np.zeros((1, len(mine)), dtype=np.int64)))
-    return Served(desk.times, counts, desk.clock[:, :m], desk.state[:, :m], desk.runs[:, :n_runs])
+    return desk.times, counts, desk.runs[:, :n_runs]
 
 
 def _rules(world: World, until: float | None) -> tuple[Any, int]:

@@ -42,10 +42,10 @@ def advance(x: Any, price: Any, d: Any, now: float, counters: Any) -> Any:
     ) = d  # fmt: skip
     (
         it, n_runs, n_back, head, arrived, running, partial, decodes, context, filled, carried, steps, phase, slot,
-        free, stalled, known,
+        free, stalled, known, began,
     ) = counters  # fmt: skip
     # filled: tokens with a slot of those that do not decode; phase: which remainder needs a block now, -steps % size;
-    # slot: steps % len(due)
+    # slot: steps % len(due); began: `it` of the first iteration
     n, size = len(arrival), x.size
     seqs = len(new) - 1
     b = (count, due, after, ahead, bases)
@@ -217,7 +217,7 @@ def advance(x: Any, price: Any, d: Any, now: float, counters: Any) -> Any:
         seconds = seconds_of(
             kind, line, grid, moving + extra, read + extra_context, new, before, chunks, moving + n_joins
         )
-        seconds = varied(top, seconds, 0, now, it, moving + extra, chunks)
+        seconds = varied(top, seconds, 0, now, it - began, moving + extra, chunks)
         if not (seconds > 0 and seconds < np.inf):
             status = STOPPED
             break
@@ -294,6 +294,6 @@ def advance(x: Any, price: Any, d: Any, now: float, counters: Any) -> Any:
             r = links[1, r]
     counters = (
         it, n_runs, n_back, head, arrived, running, partial, decodes, context, filled, carried, steps, phase, slot,
-        free, stalled, known,
+        free, stalled, known, began,
     )  # fmt: skip
     return status, now, counters

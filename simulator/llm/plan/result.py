@@ -135,8 +135,8 @@ class LLMPlanResult(Shown):
         rows: dict[str, dict[str, float | str]] = {}
         for deployment, first, last in self._engines():
             result = self.results[deployment.model]
-            mine = (result.iterations.engine >= first) & (result.iterations.engine < last)
-            busy = float((result.iterations.end - result.iterations.start)[mine].sum())
+            mine = slice(*np.searchsorted(result.iterations.engine, (first, last)))  # one engine after the other
+            busy = float((result.iterations.end[mine] - result.iterations.start[mine]).sum())
             low, high = result.span
             used = result.iterations.used_tokens[mine]
             one_kind = len(self.plan.deployments_of(deployment.model)) == 1

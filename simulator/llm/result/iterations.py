@@ -24,19 +24,21 @@ IntColumn = npt.NDArray[np.int64]
 class Iterations:
     """Iterations of all engines, one engine after the other, each in order of time; columns of shape (m,).
 
+    Counts are int64, or int32 where an engine wrote them so because they are small: sum and multiply them as NumPy does.
+
     Parameters
     ----------
-    engine : ndarray of int64
+    engine : ndarray of int
         Whose iteration.
     start, end : ndarray of float64
         Decision and end, seconds.
-    running, waiting : ndarray of int64
+    running, waiting : ndarray of int
         Requests that hold device memory, and that wait for it, right after the decision.
-    prefill, decodes : ndarray of int64
+    prefill, decodes : ndarray of int
         Prompt tokens that were processed, and sequences that decoded one token.
-    preempted, swap_out, swap_in : ndarray of int64
+    preempted, swap_out, swap_in : ndarray of int
         Requests that lost their memory; blocks moved to the host and back.
-    used_tokens, wasted_tokens : ndarray of int64
+    used_tokens, wasted_tokens : ndarray of int
         Token slots held, and those of them without a token.
     capacity_tokens : int
         Token slots of one engine.
