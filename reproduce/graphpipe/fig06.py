@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..bars import bars
-from ..claims import Claim, Expectation, at_least, at_most, between, within
+from ..claims import Claim, Expectation, at_least, at_most, between, up_to
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import canvas, outside_legend
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EXPECTED = {
     "most": Expectation(
         "GraphPipe's throughput over PipeDream's or Piper's, the largest of all points", "abstract, §3.1, Fig. 3.6",
-        "1.61×", within(1.61, 0.15, partly=0.4), "{:.2f}×",
+        "up to 1.61×", up_to(1.61, 0.15, partly=0.4), "{:.2f}×",
     ),
     "never worse": Expectation(
         "points where PipeDream or Piper is faster than GraphPipe by more than 1 %", "§3.7.1",
@@ -34,8 +34,8 @@ EXPECTED = {
         "§3.7.1", "greatly reduced", at_least(1.5, partly=1.1), "{:.2f}×",
     ),
     "piper": Expectation(
-        "DLRM and CANDLE-Uno: share of points that Piper finds no plan for", "§3.7.1", "all", at_least(1.0, partly=0.5),
-        "{:.0%}",
+        "DLRM and CANDLE-Uno: share of points that Piper finds no plan for in 745 processor seconds and 4 GiB",
+        "§3.7.1", "all", between(1.0, 1.0, partly=(0.5, 1.0)), "{:.0%}",
     ),
 }  # fmt: skip
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InfeasibleError, LimitError
-from ..claims import Claim, Expectation, at_least, at_most, between
+from ..claims import Claim, Expectation, at_least, at_most, up_to
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import GREY, canvas, outside_legend
@@ -37,29 +37,18 @@ EXPECTED = {
     ),
     "pipedream most": Expectation(
         "our PipeDream's seconds over our GraphPipe's, the largest", "abstract, Table 3.1", "21.4×",
-        at_least(20.0, partly=9.0), "{:.2f}×",
+        up_to(21.4, 0.15, partly=0.4), "{:.2f}×",
     ),
     "piper most": Expectation(
         "MMT: our Piper's seconds over our GraphPipe's, the largest", "Table 3.1", "440.5×",
-        at_least(400.0, partly=70.0), "{:.0f}×",
+        up_to(440.5, 0.15, partly=0.4), "{:.0f}×",
     ),
     "piper": Expectation(
-        "searches for DLRM and CANDLE-Uno that Piper completes", "Table 3.1", "none", at_most(0), "{:.0f}"
+        "searches for DLRM and CANDLE-Uno that Piper completes in 745 processor seconds and 4 GiB", "Table 3.1", "none",
+        at_most(0), "{:.0f}",
     ),
     "minute": Expectation(
         "our GraphPipe's longest search (s)", "§3.7.2", "within a minute (54.6 s)", at_most(60.0), "{:.2f} s"
-    ),
-    "paper graphpipe": Expectation(
-        "searches of GraphPipe that are faster here than in the paper", "Table 3.1", "—",
-        between(1.0, 1.0, partly=(0.5, 1.0)), "{:.0%}",
-    ),
-    "paper pipedream": Expectation(
-        "the paper's PipeDream's seconds over our GraphPipe's, the least of all", "Table 3.1", "9.2×",
-        at_least(9.0, partly=1.0), "{:.1f}×",
-    ),
-    "paper piper": Expectation(
-        "the paper's Piper's seconds over our GraphPipe's, the least of all", "Table 3.1", "73.7×",
-        at_least(70.0, partly=9.0), "{:.1f}×",
     ),
 }  # fmt: skip
 
@@ -102,9 +91,8 @@ def measured(gpus: tuple[int, ...], progress: Progress) -> Frame:
 
 
 def judged(frame: Frame) -> list[Claim]:
-    """Judge the ratios within this run, and our seconds against the paper's."""
+    """Judge the ratios within this run; the paper's seconds are of another machine, and only drawn."""
     ours = frame.pivot(index=["model", "gpus"], columns="system", values="seconds")
-    theirs = frame.pivot(index=["model", "gpus"], columns="system", values="paper_s")
     dream = (ours["PipeDream"] / ours["GraphPipe"]).dropna()
     piper = (ours["Piper"] / ours["GraphPipe"]).dropna()
     others = frame[(frame.system == "Piper") & (frame.model != "mmt")]
@@ -115,9 +103,6 @@ def judged(frame: Frame) -> list[Claim]:
         EXPECTED["piper most"].judge(float(piper.max()) if len(piper) else math.nan, why=FAST),
         EXPECTED["piper"].judge(int(others.seconds.notna().sum())),
         EXPECTED["minute"].judge(float(ours["GraphPipe"].max())),
-        EXPECTED["paper graphpipe"].judge(float((ours["GraphPipe"] < theirs["GraphPipe"]).mean())),
-        EXPECTED["paper pipedream"].judge(float((theirs["PipeDream"] / ours["GraphPipe"]).min())),
-        EXPECTED["paper piper"].judge(float((theirs["Piper"] / ours["GraphPipe"]).dropna().min())),
     ]
 
 
