@@ -41,6 +41,7 @@ EXPECTED = {
         "2.5 y",
         between(2.5 - 1e-9, 2.5 + 1e-9),
         "{:.3f} y",
+        kind="identity",
     ),
     "model parallel": Expectation(
         "both models over both devices: mean latency of the burst",
@@ -48,6 +49,7 @@ EXPECTED = {
         "1.85 y",
         between(1.85 - 1e-9, 1.85 + 1e-9),
         "{:.3f} y",
+        kind="identity",
     ),
 }
 

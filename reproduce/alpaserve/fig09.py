@@ -50,9 +50,15 @@ EXPECTED = {
         "0 %",
         at_most(0.05, partly=0.10),
         "{:.1%}",
+        kind="identity",
     ),
     "replication": Expectation(
-        "replication multiplies it (eight devices over one)", "§3.3, Fig. 9c", "8×", between(7.99, 8.01), "{:.2f}×"
+        "replication multiplies it (eight devices over one)",
+        "§3.3, Fig. 9c",
+        "8×",
+        between(7.99, 8.01),
+        "{:.2f}×",
+        kind="identity",
     ),
 }
 

@@ -31,6 +31,7 @@ EXPECTED = {
         "→ 0",
         at_most(0.05),
         "{:.3f}",
+        kind="identity",
     ),
     "idle alpha": Expectation(
         "at low utilization the communication overhead must be low too (α − 1 at λD = 0.02)",
@@ -38,6 +39,7 @@ EXPECTED = {
         "→ 0",
         at_most(0.05),
         "{:.3f}",
+        kind="identity",
     ),
     "hump": Expectation(
         "in between, α is largest: its maximum lies strictly inside (utilization of the maximum)",
@@ -45,6 +47,7 @@ EXPECTED = {
         "inside",
         between(0.2, 1.8),
         "λD = {:.2f}",
+        kind="identity",
     ),
     "idle beta": Expectation(
         "the bearable unevenness falls with utilization, from √2 (β at λD = 0.02)",
@@ -52,6 +55,7 @@ EXPECTED = {
         "√2 (from the formulas)",
         between(1.38, 1.4143),
         "{:.3f}",
+        kind="identity",
     ),
     "simulated": Expectation(
         "simulated on the frontier, both placements have the same mean latency (largest relative difference)",

@@ -29,18 +29,31 @@ PAPER: dict[str, tuple[float, float, tuple[int, int, int, int]]] = {
 
 EXPECTED = {
     "latency": Expectation(
-        "latency of one query on one device, all models (largest deviation)", "Table 1", "0 %", at_most(0.005), "{:.2%}"
+        "latency of one query on one device, all models (largest deviation)",
+        "Table 1",
+        "0 %",
+        at_most(0.005),
+        "{:.2%}",
+        kind="given",
     ),
     "size": Expectation(
-        "size of the weights (largest deviation)", "Table 1", "0 %", at_most(0.01, partly=0.15), "{:.2%}"
+        "size of the weights (largest deviation)",
+        "Table 1",
+        "0 %",
+        at_most(0.01, partly=0.15),
+        "{:.2%}",
+        kind="given",
     ),
-    "sets": Expectation("instances in the sets S1–S4 (entries that differ)", "Table 1", "0", at_most(0), "{:.0f}"),
+    "sets": Expectation(
+        "instances in the sets S1–S4 (entries that differ)", "Table 1", "0", at_most(0), "{:.0f}", kind="given"
+    ),
     "two replicas": Expectation(
         "replicas of BERT-2.6B that fit on one V100",
         "§6.2",
         "2",
         between(2, 2),
         "{:.0f}",
+        kind="identity",
     ),
     "large": Expectation(
         "devices that one BERT-104B needs for its weights, fewest in any profiled configuration",
@@ -48,6 +61,7 @@ EXPECTED = {
         "16",
         between(16, 16, partly=(16, 32)),
         "{:.0f}",
+        kind="identity",
     ),
 }
 

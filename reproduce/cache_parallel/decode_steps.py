@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
-    "ASSUMED", "BATCHES", "ENTRY_S", "GPU", "LAYOUTS", "break_even", "cells", "draw_throughput", "outputs", "prefixes",
-    "ratios", "step",
+    "ASSUMED", "BATCHES", "ENTRY_S", "GPU", "LAYOUTS", "MARGIN", "break_even", "cells", "draw_throughput", "outputs",
+    "prefixes", "ratios", "step",
 ]  # fmt: skip
 
 GPUS = 4
@@ -53,6 +53,8 @@ ENTRY_S = 10e-9
 """Host time per entry of a block table: built, made a tensor, copied. Assumed; `break_even` says what it decides."""
 PCIE_BYTES_PER_S = 24e9
 """What PCIe 4.0 x16 carries in one direction: 31.5 GB/s less protocol; a round figure, not a measurement."""
+MARGIN = 0.03
+"""Faster means by more than this: the thesis' largest standard deviation (§4.5.1)."""
 BLOCK_SIZE = 16
 """Tokens in a block: vLLM's default (thesis §5.7.2)."""
 MODEL = decoder("Llama-7b")

@@ -29,11 +29,11 @@ SAME = 0.01
 EXPECTED = {
     "printed lower": Expectation(
         "CP sends less than TP at every N, by the printed formulas: largest CP/TP",
-        "§4.4, Fig. 4.1", "much lower", at_most(0.75), "{:.3f}",
+        "§4.4, Fig. 4.1", "much lower", at_most(0.75), "{:.3f}", kind="identity",
     ),
     "printed grows": Expectation(
         "the benefit grows with N, by the printed formulas: CP/TP at 2 GPUs over CP/TP at 16",
-        "§4.4, Fig. 4.1", "increases", at_least(1 + SAME), "{:.2f}×",
+        "§4.4, Fig. 4.1", "increases", at_least(1 + SAME), "{:.2f}×", kind="identity",
     ),
     "all-gather": Expectation(
         "printed all-gather over the ring's, largest over N", "§4.4", "1", between(1, 1), "{:.3g}×"
@@ -69,7 +69,7 @@ EXPECTED = {
     ),
     "tables": Expectation(
         "CP has shorter block tables than TP: entries per GPU at 4 GPUs, 10K tokens, CP/TP",
-        "§4.5.2", "less", at_most(0.5, partly=1 - SAME), "{:.3f}",
+        "§4.5.2", "less", at_most(0.5, partly=1 - SAME), "{:.3f}", kind="identity",
     ),
 }  # fmt: skip
 

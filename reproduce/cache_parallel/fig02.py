@@ -8,30 +8,31 @@ from ..claims import Expectation, at_least
 from ..figures import main
 from ..report import Progress, Report, Session, quiet
 from ..style import canvas, outside_legend
-from .decode_steps import ASSUMED, Regime, break_even, cells, draw_throughput, prefixes, ratios
+from .decode_steps import ASSUMED, MARGIN, Regime, break_even, cells, draw_throughput, prefixes, ratios
 
 LENGTHS = (10_000, 20_000, 40_000, 80_000)
 BATCHES = (32, 128, 512)
 LONG = 40_000
 """Mean tokens from which contexts count as long."""
 
+FASTER = at_least(1 + MARGIN, partly=1 - MARGIN)
+"""A system is faster by more than the thesis' measurements scatter; within that neither is."""
+
 EXPECTED = {
     "CP over TP": Expectation(
-        "CP is faster than TP from 40K tokens on, at 10 ns an entry of a block table: smallest CP/TP",
-        "§4.5.2, Figs. 4.2 and 4.3", "better",
-        at_least(1.0, partly=0.98), "{:.3f}×",
+        "CP is faster than TP from 40K tokens on, whatever an entry of a block table costs the host in the range that "
+        "was measured: smallest CP/TP",
+        "§4.5.2, Figs. 4.2 and 4.3", "better", FASTER, "{:.3f}×",
     ),
     "TP over DP": Expectation(
-        "DP is the slowest from 40K tokens on: smallest TP/DP", "§4.5.2", "slowest", at_least(1.0, partly=0.98),
-        "{:.3f}×",
+        "DP is the slowest from 40K tokens on: smallest TP/DP", "§4.5.2", "slowest", FASTER, "{:.3f}×",
     ),
     "CP over DP": Expectation(
-        "CP is faster than DP from 40K tokens on: smallest CP/DP", "§4.5.2", "better", at_least(1.0, partly=0.98),
-        "{:.3f}×",
+        "CP is faster than DP from 40K tokens on: smallest CP/DP", "§4.5.2", "better", FASTER, "{:.3f}×",
     ),
     "everywhere": Expectation(
-        "the trend holds at every length: smallest CP/TP from 10K tokens on", "§4.5.2", "better",
-        at_least(1.0, partly=0.95), "{:.3f}×",
+        "the trend holds at every length: smallest CP/TP from 10K tokens on", "§4.5.2", "better", FASTER,
+        "{:.3f}×",
     ),
 }  # fmt: skip
 

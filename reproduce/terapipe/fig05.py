@@ -24,8 +24,8 @@ SPEEDUP = {1: 1.21, 4: 1.40, 5: 1.40, 6: 1.88, 7: 1.56, 8: 2.40, 9: 6.75, 10: 5.
 EXPECTED = {
     **{
         str(k): Expectation(
-            f"setting ({k}), {SETTINGS[k].model}: speed-up, planned by our dynamic programme", "§2.5.1", f"{x}×",
-            within(x, 0.05, partly=0.15), "{:.2f}×",
+            f"setting ({k}), {SETTINGS[k].model}: speed-up, planned by our dynamic programme, the setting left out of "
+            "the fit", "§2.5.1", f"{x}×", within(x, 0.05, partly=0.15, beyond="above"), "{:.2f}×",
         )
         for k, x in SPEEDUP.items()
     },
@@ -66,15 +66,15 @@ def judged(frame: Frame) -> list[Claim]:
     main_ones = frame[frame.tokens == 2048].set_index("setting")
     made = [
         EXPECTED[str(k)].judge(
-            float(main_ones.own[k]),
-            shown=f"{main_ones.own[k]:.2f}× ({main_ones.scheme[k]:.2f}× by the paper's slicing)",
+            float(main_ones.left_out_own[k]),
+            shown=f"{main_ones.left_out_own[k]:.2f}× ({main_ones.left_out_scheme[k]:.2f}× by the paper's slicing)",
             why=WHY.get(k, ""),
         )
         for k in SPEEDUP
     ]
     gains = {k: joint_gain(k, JOINT) for k in (2, 3)}
     most = max(len(piece.tokens) for k in (2, 3) for piece in own_slices(k))
-    best = [float(main_ones.own[main_ones.model == m].max()) for m in dict.fromkeys(main_ones.model)]
+    best = [float(main_ones.left_out_own[main_ones.model == m].max()) for m in dict.fromkeys(main_ones.model)]
     made += [
         EXPECTED["none"].judge(most),
         EXPECTED["joint"].judge(

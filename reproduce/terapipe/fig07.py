@@ -19,8 +19,8 @@ SPEEDUP = {2048: 1.40, 4096: 2.76, 6144: 4.97, 8192: 7.83}
 EXPECTED = {
     **{
         str(n): Expectation(
-            f"L = {n}: speed-up, planned by our dynamic programme", "§2.5.3", f"{x}×", within(x, 0.05, partly=0.15),
-            "{:.2f}×",
+            f"L = {n}: speed-up, planned by our dynamic programme, setting (5) left out of the fit", "§2.5.3", f"{x}×",
+            within(x, 0.05, partly=0.15, beyond="above"), "{:.2f}×",
         )
         for n, x in SPEEDUP.items()
     },
@@ -43,11 +43,13 @@ def judged(frame: Frame) -> list[Claim]:
     at = frame.set_index("tokens")
     made = [
         EXPECTED[str(n)].judge(
-            float(at.own[n]), shown=f"{at.own[n]:.2f}× ({at.scheme[n]:.2f}× by the paper's slicing)", why=WHY
+            float(at.left_out_own[n]),
+            shown=f"{at.left_out_own[n]:.2f}× ({at.left_out_scheme[n]:.2f}× by the paper's slicing)",
+            why=WHY,
         )
         for n in SPEEDUP
     ]
-    own = at.own.to_numpy()
+    own = at.left_out_own.to_numpy()
     made.append(EXPECTED["grows"].judge(float((own[1:] / own[:-1]).min())))
     for way, name in (("own", "left out"), ("scheme", "left out scheme")):
         column = f"left_out_{way}_error"
