@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...planners.alpa import AlpaOptions
-from ..claims import Claim, Expectation, at_most
+from ..claims import Claim, Expectation, at_most, between
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import BLUE, canvas, plain_ticks
@@ -23,10 +23,11 @@ MICROBATCHES = {1: 64, 4: 64, 8: 64, 16: 128, 32: 128, 64: 256}
 EXPECTED = {
     "growth": Expectation(
         "time grows linearly with model and cluster: exponent of the number of GPUs, from 4 to the most (the models "
-        "grow with it)", "§3.8.4, Fig. 10", "1", at_most(1.15, partly=1.5), "{:.2f}",
+        "grow with it)", "§3.8.4, Fig. 10", "1", between(0.85, 1.15, partly=(0.5, 1.5), beyond="below"), "{:.2f}",
     ),
     "faster": Expectation(
-        "the largest model on 64 GPUs: our seconds over the paper's 2,393", "Table 5", "1", at_most(1.0), "{:.4f}",
+        "the largest model on 64 GPUs: our seconds over the paper's 2,393, of which 2,387 are compiling and profiling",
+        "Table 5", "1", at_most(1.0), "{:.4f}", kind="identity",
     ),
 }  # fmt: skip
 
@@ -49,6 +50,7 @@ def times(fast: bool, progress: Progress = quiet) -> Frame:
                 "microbatches": b,
                 "pricing_s": clock.pricing_s,
                 "solving_s": clock.solving_s,
+                "dp_s": clock.dp_s,
                 "rest_s": clock.rest_s,
                 "total_s": clock.total_s,
             }

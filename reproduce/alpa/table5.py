@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 from ...planners.alpa import AlpaOptions
-from ..claims import Claim, Expectation, at_least, at_most
+from ..claims import Claim, Expectation, at_least, at_most, within
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import BLUE, GREY, canvas
@@ -15,14 +15,20 @@ from .fig10 import MICROBATCHES
 from .systems import FAMILIES, OPTIONS, cluster_of, graph_of
 
 EXPECTED = {
-    "total": Expectation("planning takes (s)", "Table 5", "2393.26 s", at_most(2393.26), "{:.1f} s"),
+    "total": Expectation(
+        "planning takes (s): theirs compiles and profiles on GPUs, ours reads a cost model", "Table 5", "2393.26 s",
+        at_most(2393.26), "{:.1f} s", kind="identity",
+    ),
     "pricing": Expectation(
-        "most of it is enumerating stage-mesh pairs and costing them (share)", "§3.8.4", "99.7 %",
-        at_least(0.8, partly=0.5), "{:.0%}",
+        "most of it is enumerating stage-mesh pairs and costing them (share, of the steps that the paper has)",
+        "§3.8.4", "99.7 %", at_least(0.8, partly=0.5), "{:.0%}",
     ),
     "dp": Expectation(
-        "the stage programme and all else take (s)", "Table 5", "1.65 + 4.47 s", at_most(6.12, partly=12.0),
+        "the stage programme takes (s)", "Table 5", "1.65 s", within(1.65, 0.3, partly=1.0, beyond="below"),
         "{:.2f} s",
+    ),
+    "other": Expectation(
+        "all else takes (s)", "Table 5", "4.47 s", within(4.47, 0.3, partly=1.0, beyond="below"), "{:.2f} s",
     ),
 }  # fmt: skip
 
@@ -32,21 +38,33 @@ def rows(clock: Clock) -> Frame:
     import pandas as pd
 
     steps = (
-        ("compilation and profiling (ours: pricing)", 1582.66 + 804.48, clock.pricing_s),
-        ("solving the chosen stages exactly", math.nan, clock.solving_s),
-        ("stage construction DP and other", 1.65 + 4.47, clock.rest_s),
-        ("total", 2393.26, clock.total_s),
+        ("compilation and profiling (ours: pricing)", 1582.66 + 804.48, clock.pricing_s, "no"),
+        ("solving the chosen stages exactly", math.nan, clock.solving_s, "ours only"),
+        ("stage construction DP", 1.65, clock.dp_s, "yes"),
+        ("other", 4.47, clock.rest_s, "yes"),
+        ("total", 2393.26, clock.total_s, "no"),
     )
-    return pd.DataFrame(steps, columns=["step", "paper_s", "ours_s"])
+    return pd.DataFrame(steps, columns=["step", "paper_s", "ours_s", "comparable"])
 
 
 def judged(clock: Clock, fast: bool) -> list[Claim]:
-    """Judge the claims; the total is judged for the full model only."""
-    claims = [
-        EXPECTED["pricing"].judge((clock.pricing_s + clock.solving_s) / clock.total_s),
-        EXPECTED["dp"].judge(clock.rest_s),
+    """Judge the claims: seconds for the full model only.
+
+    The paper has no step that solves the chosen stages exactly, so it is left out of the share.
+    """
+    theirs = clock.total_s - clock.solving_s
+    claims = [EXPECTED["pricing"].judge(clock.pricing_s / theirs, why=WHY)]
+    if fast:
+        return claims
+    return [
+        EXPECTED["total"].judge(clock.total_s),
+        *claims,
+        EXPECTED["dp"].judge(clock.dp_s),
+        EXPECTED["other"].judge(clock.rest_s),
     ]
-    return claims if fast else [EXPECTED["total"].judge(clock.total_s), *claims]
+
+
+WHY = "pricing from a cost model compiles and profiles nothing: other steps weigh more beside it"
 
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
@@ -67,8 +85,13 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
         ax.invert_yaxis()
         ax.legend(fontsize=7)
         session.figure(figure)
-    return session.finish(judged(clock, fast), notes=(f"{b} microbatches, one process; wall-clock seconds",))
+    return session.finish(judged(clock, fast), notes=(f"{b} microbatches, one process; wall-clock seconds", *NOTES))
 
+
+NOTES = (
+    "comparable are the stage programme and all else: the same work on a CPU, of another machine. Compiling with XLA "
+    "and profiling on GPUs are not what a cost model does, so neither these steps nor the total are counted",
+)
 
 if __name__ == "__main__":
     main("alpa/table5")

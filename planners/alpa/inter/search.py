@@ -126,6 +126,8 @@ class Search:
             self.progress(f"{count} microbatches of {self.global_batch // count}")
         if self.options.recompute != "auto":
             self.tables[count] = self._table(count, (self.options.recompute,))
+            if self.progress is not None:
+                self.progress("choosing stages")
             return self._chosen(count, self.tables[count])
         plain = self._table(count, ("none",))
         found = self._chosen(count, plain)
