@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,7 +32,7 @@ HEAD = 4096
 
 def names() -> tuple[str, ...]:
     """All worlds: the shipped ones first."""
-    return (*WORLDS, *(entry.name for entry in entry_points(group=GROUP) if entry.name not in WORLDS))
+    return (*WORLDS, *(name for name in _brought() if name not in WORLDS))
 
 
 def world(name: str) -> World:
@@ -119,10 +118,17 @@ def _likely(head: str) -> Iterator[str]:
 def _module(name: str) -> str:
     if name in WORLDS:
         return WORLDS[name]
-    brought = {entry.name: entry.value for entry in entry_points(group=GROUP)}
+    brought = _brought()
     if name in brought:
         return brought[name]
     known = names()
     near = nearest(name, known)
     hint = f"did you mean {near!r}?" if near else f"expected one of {', '.join(known)}"
     raise InputError(f"world: unknown world {name!r}; {hint}")
+
+
+def _brought() -> dict[str, str]:
+    """Name of each world of an installed package -> its module. Who only needs shipped ones does not load this."""
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry.value for entry in entry_points(group=GROUP)}

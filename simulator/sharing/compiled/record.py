@@ -24,7 +24,7 @@ from numba.extending import (
     unbox,
 )
 
-from ....jit import digest
+from ....reached import digest
 from ....lean import Borrowed
 
 __all__ = ["Record"]
