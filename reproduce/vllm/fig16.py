@@ -28,11 +28,11 @@ NAMES = ("Orca (Oracle)", "vLLM, not shared", "vLLM", "vLLM V1")
 EXPECTED = {
     "1-shot": Expectation(
         "prefix of one example, 80 tokens: rate that vLLM sustains over Orca (Oracle)'s", "§5.6.4, Fig. 16a", "1.67×",
-        within(1.67, 0.1, partly=0.25), "{:.2f}×",
+        within(1.67, 0.1, partly=0.25, beyond="above"), "{:.2f}×",
     ),
     "5-shot": Expectation(
         "prefix of five examples, 341 tokens: rate that vLLM sustains over Orca (Oracle)'s", "§5.6.4, Fig. 16b",
-        "3.58×", within(3.58, 0.1, partly=0.25), "{:.2f}×",
+        "3.58×", within(3.58, 0.1, partly=0.25, beyond="above"), "{:.2f}×",
     ),
 }  # fmt: skip
 

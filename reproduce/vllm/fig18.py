@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...traces.lengths import ALPACA, SHAREGPT, LengthProfile
-from ..claims import Expectation, at_least, at_most
+from ..claims import Expectation, at_least, at_most, between
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import BLUE, ORANGE, canvas, outside_legend, plain_ticks
@@ -35,6 +35,10 @@ EXPECTED = {
     "sixteen": Expectation(
         "16 is small enough to avoid significant internal fragmentation (share of the held slots that is wasted, "
         "ShareGPT)", "§5.7.2", "no significant", at_most(0.04, partly=0.08), "{:.1%}",
+    ),
+    "kernel": Expectation(
+        "attention over blocks takes longer than over contiguous memory (FasterTransformer's kernel)",
+        "§5.7.1, Fig. 18a", "20 % to 26 %", between(0.20, 0.26, partly=(0.10, 0.39), beyond="below"), "{:.0%}",
     ),
 }  # fmt: skip
 
@@ -106,6 +110,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
             EXPECTED["alpaca good"].judge(alpaca.loc[[16, 32]].max() / alpaca.min(), why=small),
             EXPECTED["alpaca large"].judge(alpaca[256] / alpaca[16]),
             EXPECTED["sixteen"].judge(by.wasted["ShareGPT", 16]),
+            EXPECTED["kernel"].needs_gpu("python -m meshwright.kernels.llm.bench"),
         ],
         notes=[
             f"memory alone: fragmentation and what it does to the batch; kernels are {share:.3f} times as fast as the "

@@ -19,39 +19,46 @@ GIB, GB = 2**30, 1e9
 PAPER = {"opt-13b": (40, 26, 12, 15.7), "opt-66b": (160, 132, 21, 9.7), "opt-175b": (640, 346, 264, 60.1)}
 """Table 1: model -> GPU memory, parameters and KV cache ("GB"), slots (thousands)."""
 
-EXPECTED = {
+EXPECTED = {  # identities: arithmetic on the models' shapes and on printed entries
     "token": Expectation(
-        "keys and values of one token of OPT-13B (KiB)", "§5.3", "800 KB", between(800, 800), "{:.1f} KiB"
+        "keys and values of one token of OPT-13B (KiB)", "§5.3", "800 KB", between(800, 800), "{:.1f} KiB",
+        kind="identity",
     ),
     "sequence": Expectation(
-        "of 2048 tokens, as large as OPT's sequences get (GiB)", "§5.3", "1.6 GB", between(1.55, 1.65), "{:.4f} GiB"
+        "of 2048 tokens, as large as OPT's sequences get (GiB)", "§5.3", "1.6 GB", between(1.55, 1.65), "{:.4f} GiB",
+        kind="identity",
     ),
     "opt-13b": Expectation(
         "slots of OPT-13B, with 12 GB taken as GiB (as GB it would be 14.6K)",
-        "Table 1", "15.7K", between(15.65, 15.75), "{:.3f}K",
+        "Table 1", "15.7K", between(15.65, 15.75), "{:.3f}K", kind="identity",
     ),
     "opt-66b": Expectation(
         "slots of OPT-66B, with 21 GB taken as GiB; partly: some memory that rounds to 21 gives 9.7K",
-        "Table 1", "9.7K", between(9.65, 9.75, partly=(9.33, 9.79)), "{:.3f}K",
+        "Table 1", "9.7K", between(9.65, 9.75, partly=(9.33, 9.79)), "{:.3f}K", kind="identity",
     ),
     "opt-175b": Expectation(
-        "slots of OPT-175B, with 264 GB taken as GiB", "Table 1", "60.1K", between(60.05, 60.15), "{:.3f}K"
+        "slots of OPT-175B, with 264 GB taken as GiB", "Table 1", "60.1K", between(60.05, 60.15), "{:.3f}K",
+        kind="identity",
     ),
     "weights opt-13b": Expectation(
-        "weights of OPT-13B in fp16 (10⁹ bytes)", "Table 1", "26 GB", between(25.5, 26.5), "{:.1f} GB"
+        "weights of OPT-13B in fp16 (10⁹ bytes)", "Table 1", "26 GB", between(25.5, 26.5), "{:.1f} GB", kind="identity",
     ),
     "weights opt-66b": Expectation(
         "weights of OPT-66B in fp16 (10⁹ bytes); partly: within 1 %",
-        "Table 1", "132 GB", between(131.5, 132.5, partly=(130.7, 133.3)), "{:.1f} GB",
+        "Table 1", "132 GB", between(131.5, 132.5, partly=(130.7, 133.3)), "{:.1f} GB", kind="identity",
     ),
     "weights opt-175b": Expectation(
         "weights of OPT-175B in fp16 (10⁹ bytes); partly: within 1 %",
-        "Table 1", "346 GB", between(345.5, 346.5, partly=(342.5, 349.5)), "{:.1f} GB",
+        "Table 1", "346 GB", between(345.5, 346.5, partly=(342.5, 349.5)), "{:.1f} GB", kind="identity",
     ),
     "share": Expectation(
-        "share of an A100's 40 GB that the weights of OPT-13B take", "§5.1", "65 %", between(0.625, 0.675), "{:.1%}"
+        "share of an A100's 40 GB that the weights of OPT-13B take", "§5.1", "65 %", between(0.625, 0.675), "{:.1%}",
+        kind="identity",
     ),
-    "kv share": Expectation("share that the KV cache takes", "§5.1", "close to 30 %", between(0.25, 0.35), "{:.1%}"),
+    "kv share": Expectation(
+        "share that the KV cache takes", "§5.1", "close to 30 %", between(0.25, 0.35), "{:.1%}",
+        kind="identity",
+    ),
 }  # fmt: skip
 
 
