@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -22,6 +22,7 @@ from ..limits import (
 from ..world import CIRCUMSTANCE, Case
 from .clients import ClientsCase
 from .conditions.parts import FailuresCase, LoadingCase, ScalingCase
+from .conditions.spread import StepSpreadCase
 from .engine import EngineCase
 from .part import Part
 
@@ -37,6 +38,17 @@ Factor = Annotated[float, Field(ge=MIN_FACTOR, le=MAX_FACTOR)]
 Devices = Annotated[int, Field(gt=0, le=MAX_DEVICES)]
 
 
+def _joined(said: Any) -> Any:
+    """Two numbers, as a list that a file or a flag holds, are the text that says them."""
+    if not isinstance(said, list):
+        return said
+    pair = cast("list[Any]", said)
+    return ",".join(map(str, pair)) if len(pair) == 2 else pair
+
+
+Link = Annotated[str, BeforeValidator(_joined)]
+
+
 class LLMClusterCase(Part):
     """The devices. `devices` fill nodes of `devices_per_node` as `Cluster.of` says."""
 
@@ -49,6 +61,20 @@ class LLMClusterCase(Part):
     pools: Mapping[str, Devices] = Field(
         default_factory=dict, description="further devices, of other types: device type, or a file -> number of devices"
     )
+    link: Annotated[Link | Mapping[str, Link] | None, CIRCUMSTANCE] = Field(
+        default=None,
+        description="link between devices of a node, GB/s and microseconds (36.5,14), or a shipped device's; one for "
+        "each device type, or of cluster.device; else the type's",
+    )
+
+    @field_validator("link")
+    @classmethod
+    def _links(cls, said: str | Mapping[str, str] | None) -> str | Mapping[str, str] | None:
+        from .links import link_given
+
+        for text in said.values() if isinstance(said, Mapping) else () if said is None else (said,):
+            link_given(text)
+        return said
 
 
 SHAPING = ("cv", "requests", "duration", "split", "lengths", "classes")
@@ -169,39 +195,6 @@ class LLMWorkloadCase(Part):
 
 def _is_one(total: float) -> bool:
     return abs(total - 1) <= 1e-6  # shares are written with a few digits
-
-
-class StepSpreadCase(Part):
-    """How the times of an engine's steps vary, said by hand: factors on their cost."""
-
-    visits: tuple[Factor, ...] = Field(
-        default=(1.0,),
-        min_length=1,
-        description="quantiles of the factor that each step draws anew, at (k + 1/2) / n, ascending, ratios",
-    )
-    prompts: tuple[Factor, ...] = Field(
-        default=(), description="the same of steps that compute prompt tokens; if left out, as others, ratios"
-    )
-    runs: tuple[Factor, ...] = Field(
-        default=(1.0,),
-        min_length=1,
-        description="quantiles of a factor that hangs together in time, at (k + 1/2) / n, ascending, ratios",
-    )
-    correlation: float = Field(
-        default=0.0, ge=0, le=MAX_SECONDS, description="seconds over which that factor's correlation falls to 1/e"
-    )
-    level: float = Field(
-        default=0.0, ge=0, lt=0.5, description="how well the mean is known: a standard deviation, a ratio"
-    )
-
-    @model_validator(mode="after")
-    def _ordered(self) -> StepSpreadCase:
-        for name in ("visits", "prompts", "runs"):
-            if list(getattr(self, name)) != sorted(getattr(self, name)):
-                raise ValueError(f"{name}: expected quantiles in ascending order (got {list(getattr(self, name))})")
-        if len(self.runs) > 1 and not self.correlation:
-            raise ValueError("runs: needs correlation > 0; factors that do not hang together go into visits")
-        return self
 
 
 class LLMPlannerCase(Part):

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError
 from ...profiles.devices import DEVICES
-from ...profiles.hardware import DeviceSpec
+from ...profiles.hardware import DeviceSpec, LinkSpec
 from ...simulator.cluster import Cluster
 from ...simulator.mixed import MixedCluster
 from .case import LLMCase
+from .links import links_of, with_link
 
 if TYPE_CHECKING:
     from .data import LLMData
 
-__all__ = ["cluster_of", "fleet_of", "mixes", "names_of"]
+__all__ = ["check_types", "cluster_of", "fleet_of", "mixes", "names_of"]
 
 MIXED = ("cost", "energy")
 """Objectives that ask what devices count, so that mixes of types are looked at."""
@@ -33,27 +34,53 @@ def names_of(case: LLMCase) -> tuple[tuple[str, str], ...]:
 
 
 def cluster_of(case: LLMCase, data: LLMData) -> Cluster:
-    """The devices of the case's own type: full nodes, or where these do not come out even the largest equal nodes."""
-    return _cluster(case.cluster.devices, case, data.devices[case.cluster.device])
-
-
-def fleet_of(case: LLMCase, data: LLMData) -> MixedCluster:
-    """All devices; those of the case's own type at the price that it says.
+    """The devices of the case's own type: full nodes, or where these do not come out even the largest equal nodes.
 
     Raises
     ------
     InputError
-        If a type is named twice.
+        If the link of another type is said.
     """
-    c = case.cluster
+    links = _links(case, data)
+    return _cluster(case.cluster.devices, case, with_link(data.devices[case.cluster.device], links))
+
+
+def fleet_of(case: LLMCase, data: LLMData) -> MixedCluster:
+    """All devices; those of the case's own type at the price that it says, all with the links that it says.
+
+    Raises
+    ------
+    InputError
+        If a type is named twice, or the link of another type is said.
+    """
+    check_types(case, data)
+    c, links = case.cluster, _links(case, data)
     own = data.devices[c.device]
     if c.price_per_hour is not None:
         own = replace(own, price_per_hour=c.price_per_hour)
-    further = [_cluster(n, case, data.devices[name]) for name, n in c.pools.items()]
-    twice = next((pool.spec.name for pool in further if pool.spec.name == own.name), None)
-    if twice is not None:
-        raise InputError(f"cluster.pools: {twice} is the type of cluster.device already; say all of it in one place")
-    return MixedCluster((_cluster(c.devices, case, own), *further))
+    further = [_cluster(n, case, with_link(data.devices[name], links)) for name, n in c.pools.items()]
+    return MixedCluster((_cluster(c.devices, case, with_link(own, links)), *further))
+
+
+def check_types(case: LLMCase, data: LLMData) -> None:
+    """See that no type is named twice.
+
+    Raises
+    ------
+    InputError
+        Naming it.
+    """
+    own = data.devices[case.cluster.device].name
+    if own in (data.devices[name].name for name in case.cluster.pools):
+        raise InputError(f"cluster.pools: {own} is the type of cluster.device already; say all of it in one place")
+
+
+def _links(case: LLMCase, data: LLMData) -> dict[str, LinkSpec]:
+    links, there = links_of(case, data), [data.devices[name].name for _, name in names_of(case)]
+    other = next((name for name in links if name not in there), None)
+    if other is not None:
+        raise InputError(f"cluster.link: no device is a {other}; there are {', '.join(there)}")
+    return links
 
 
 def _cluster(devices: int, case: LLMCase, spec: DeviceSpec) -> Cluster:

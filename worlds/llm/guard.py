@@ -133,7 +133,7 @@ def _rebuilt(case: LLMCase, data: LLMData, plan: Any) -> LLMPlan:
         fleet_of(case, data), tuple(served(d) for d in demands_of(case, data)), _deployments(plan),
         planner=PlannerEntry(name=case.planner.name), router=str(plan["router"]),
     )  # fmt: skip
-    return as_said(made, case)
+    return as_said(made, case, data)
 
 
 def _check_memory(plan: LLMPlan) -> None:

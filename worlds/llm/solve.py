@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import InfeasibleError, InputError
-from ...planners.vllm import Candidate, CostSource, Effort, LLMDemand, SearchSpace, plan
-from ...planners.vllm.layouts import engine_shapes
-from ...planners.vllm.mixes import plan_mixed
-from ...planners.vllm.scoring import Setting
+from ...planners.vllm import Candidate, Effort, LLMDemand, SearchSpace
 from ...profiles.llm import DecoderSpec
 from ...profiles.llm.tower import images_of
 from ...simulator.cluster import Cluster
@@ -24,6 +21,10 @@ from .conditions.befalling import scored
 from .data import LLMData, planner_options
 from .demands import demand_of
 from .fleet import cluster_of, fleet_of, mixes
+from .links import linked, links_of
+
+if TYPE_CHECKING:
+    from ...planners.vllm.scoring import Setting
 
 __all__ = [
     "LLMSolved",
@@ -72,12 +73,20 @@ def tables_of(case: LLMCase, data: LLMData) -> Tables | None:
     return None if case.kernels is None else data.tables[case.kernels]
 
 
-def as_said(plan: LLMPlan, case: LLMCase) -> LLMPlan:
-    """A plan whose models have the limits of a case, its images, and its requests' favourites among experts."""
+def as_said(plan: LLMPlan, case: LLMCase, data: LLMData) -> LLMPlan:
+    """A plan whose models have the limits of a case, its images, and its requests' favourites among experts, and whose
+    devices have its links.
+
+    Raises
+    ------
+    InputError
+        On a link of a type that the plan has not.
+    """
     w = case.workload
     seen = {"images": images_of(w.images), "expert_skew": w.expert_skew}
     said = promised(w.promises) | {name: value for name, value in seen.items() if name in w.model_fields_set}
-    return plan.model_copy(update={"models": tuple(m.model_copy(update=said) for m in plan.models)})
+    models = tuple(m.model_copy(update=said) for m in plan.models)
+    return linked(plan.model_copy(update={"models": models}), links_of(case, data))
 
 
 def solve(case: LLMCase, data: LLMData) -> LLMSolved:
@@ -92,7 +101,7 @@ def solve(case: LLMCase, data: LLMData) -> LLMSolved:
     """
     made, evaluations = planned(case, data)
     demand = demand_of(case, data)
-    made = as_said(made, case)
+    made = as_said(made, case, data)
     requests = {demand.name: demand.traffic.trace(case.seed)}
     found = scored(made, requests, case, data.scripts, tables=tables_of(case, data), seed=case.seed)
     result = found.results[demand.name]
@@ -153,6 +162,8 @@ def _planned(asked: _Asked) -> tuple[LLMPlan, int]:
     tables = tables_of(case, data)
     space, effort = planner_options(case.planner.options)
     if case.planner.name == "vllm" and mixes(case):
+        from ...planners.vllm.mixes import plan_mixed
+
         cheapest = plan_mixed(
             fleet_of(case, data), [demand], objective=case.planner.objective, target=case.planner.target,
             tables=tables, space=SearchSpace(**stated_space(space, [demand.model])), effort=Effort(**effort),
@@ -160,11 +171,16 @@ def _planned(asked: _Asked) -> tuple[LLMPlan, int]:
         )  # fmt: skip
         return cheapest.plan, cheapest.plan.planner.evaluations
     if case.planner.name == "vllm":
+        from ...planners.vllm import plan
+
         found = plan(
             cluster, [demand], objective=case.planner.objective, target=case.planner.target, tables=tables,
             space=SearchSpace(**stated_space(space, [demand.model])), effort=Effort(**effort), seed=case.seed,
         )  # fmt: skip
         return found.plan, found.plan.planner.evaluations
+    from ...planners.vllm.costs import CostSource
+    from ...planners.vllm.scoring import Setting
+
     return _fixed(case, demand, cluster, Setting(cluster, (demand,), CostSource(tables))), 0
 
 
@@ -186,6 +202,8 @@ def stated_space(space: Mapping[str, Any], models: Sequence[DecoderSpec]) -> dic
 
 def _fixed(case: LLMCase, demand: LLMDemand, cluster: Cluster, setting: Setting) -> LLMPlan:
     """As many engines as the devices hold."""
+    from ...planners.vllm.layouts import engine_shapes
+
     e = case.engine
     space = SearchSpace(
         tp=(e.tensor_parallel_size,), pp=(e.pipeline_parallel_size,), cp=(e.decode_context_parallel_size,),

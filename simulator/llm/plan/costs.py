@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ....profiles.hardware import LinkSpec
+from ....profiles.devices import DEVICES
+from ....profiles.hardware import DeviceSpec, LinkSpec
 from ....profiles.llm.cost.iteration import CostOptions, iteration_cost
 from ....profiles.llm.cost.overheads import Overheads
 from ....profiles.llm.iteration import IterationCost
@@ -19,7 +20,7 @@ from .file import LLMPlan
 
 __all__ = [
     "Tables", "deployment_cost", "drafts_of", "flight_options", "kv_bytes_per_token", "swap_cost", "tables_for",
-    "transfer_link",
+    "told", "transfer_link",
 ]  # fmt: skip
 
 Tables = KernelTables | Mapping[str, KernelTables]
@@ -80,9 +81,22 @@ def deployment_cost(
         precision=deployment.precision,
         kv=deployment.kv_precision,
         overheads=overheads,
-        link=device.intra_node if mine is None or mine.layers is not None else None,  # others bring their own
+        link=_link(device, mine),
         options=options,
     )
+
+
+def _link(device: DeviceSpec, tables: KernelTables | None) -> LinkSpec | None:
+    """The link of a device type, where its tables bring none: those of operators do, and those of layers may."""
+    if tables is None or (tables.layers is not None and (tables.layers.link is None or told(device))):
+        return device.intra_node
+    return None
+
+
+def told(device: DeviceSpec) -> bool:
+    """Whether somebody said the link of a device type: it is not as the shipped type has it."""
+    shipped = DEVICES.get(device.name)
+    return shipped is None or shipped.intra_node != device.intra_node
 
 
 def drafts_of(plan: LLMPlan, deployment: Deployment, tables: Tables | None = None) -> Speculative | None:

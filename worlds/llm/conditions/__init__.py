@@ -1,1 +1,1 @@
-"""What an LLM case says of machines that fail, of models that load, and of engines that are scaled by load."""
+"""What an LLM case says of machines that fail, models that load, engines scaled by load, and steps that vary."""

@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-import math
-
 from ....errors import InputError
-from ....profiles import DEVICES, LinkSpec
+from ....profiles import LinkSpec
 from ....runtime.llm import SiliconComparison, compare_silicon, compare_vllm_run
 from ...door import Answer, Asked
+from ..links import link_given
 from ..options import CompareOptions
 
-__all__ = ["against_measurements", "link_given"]
-
-
-def link_given(text: str) -> LinkSpec:
-    """A link between devices: a shipped device's, by its name, or GB/s and microseconds.
-
-    Raises
-    ------
-    InputError
-        If it is neither.
-    """
-    if text in DEVICES:
-        return DEVICES[text].intra_node
-    try:
-        rate, latency = (float(word) for word in text.split(","))
-        if not math.isfinite(rate):
-            raise ValueError(text)
-        return LinkSpec(1e9 * rate, 1e-6 * latency)
-    except ValueError:
-        raise InputError(
-            f"link: expected GB/s and microseconds, like 36.5,14, or a device ({', '.join(DEVICES)}) (got {text!r})"
-        ) from None
+__all__ = ["against_measurements"]
 
 
 def against_measurements(asked: Asked, options: CompareOptions, kernels: str | None) -> Answer:
@@ -46,7 +24,7 @@ def against_measurements(asked: Asked, options: CompareOptions, kernels: str | N
     if options.silicon is not None and options.vllm_run is not None:
         raise InputError("silicon, vllm_run: are two comparisons; give one of them")
     if options.vllm_run is not None:
-        link = None if options.link is None else link_given(options.link)
+        link = None if options.link is None else _link(options.link)
         found = compare_vllm_run(options.vllm_run, tables, link=link)
     elif options.silicon is None:
         raise InputError("link: goes with vllm_run")
@@ -62,3 +40,10 @@ def against_measurements(asked: Asked, options: CompareOptions, kernels: str | N
             f"compare: {len(found.skipped)} rows could not be predicted; the medians are of the other {len(found.rows)}"
         )
     return Answer(str(found), found.to_dict(), found, failed=failed)
+
+
+def _link(text: str) -> LinkSpec:
+    try:
+        return link_given(text)
+    except InputError as error:
+        raise InputError(f"link: {error}") from None

@@ -19,6 +19,7 @@ from ..case import LLMCase
 from ..data import LLMData, load_data, planner_options
 from ..demands import demands_of
 from ..fleet import cluster_of, fleet_of, mixes
+from ..links import link_lines
 from ..options import PlanOptions
 from ..solve import mean_only, stated_space, tables_of
 
@@ -62,7 +63,9 @@ def _one(case: LLMCase, data: LLMData, options: PlanOptions, asked: Asked) -> An
 
         made, _ = planned(case, data)
         made = made.model_copy(update={"case": said_by(case)})
-        return Answer(made.explain(), {"plan": json.loads(made.to_json())}, made, made)
+        links = link_lines(made, case, data, tables_of(case, data))
+        document = {"plan": json.loads(made.to_json()), "links": links}
+        return Answer("\n".join([*links, made.explain()]), document, made, made)
     said = dict(case.planner.options)
     share = said.pop("share", False)
     if not isinstance(share, bool):
@@ -99,7 +102,9 @@ def _one(case: LLMCase, data: LLMData, options: PlanOptions, asked: Asked) -> An
         from ..page import page, told
 
         written = (write_text(options.html, page(told(found, case.planner.target))),)
-    return Answer(found.explain(), _document(found), found, found.plan, written=written)
+    links = link_lines(found.plan, case, data, tables_of(case, data))
+    text = "\n".join([*links, found.explain()])
+    return Answer(text, {**_document(found), "links": links}, found, found.plan, written=written)
 
 
 def _document(found: Planning | SharedPlanning | MixPlanning) -> Mapping[str, Any]:

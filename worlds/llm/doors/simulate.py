@@ -7,21 +7,20 @@ from functools import partial
 from typing import Any, cast
 
 from ....errors import InputError
-from ....profiles.llm import Iteration, TableCost
-from ....profiles.llm.cost.bands import Band
 from ....simulator.llm import LLMPlan, LLMPlanResult, LLMTrace
 from ....simulator.llm.forecast import Forecast
-from ....simulator.llm.plan.costs import Tables, deployment_cost
 from ...door import Answer, Asked
 from ...words import table
 from ..case import LLMCase
 from ..conditions.befalling import fleet_figures, fleet_lines, over_failures, scored
 from ..data import load_data
 from ..demands import demands_of
+from ..links import link_lines
 from ..options import SimulateOptions
 from ..solve import as_said, tables_of
 from ..varying import forecast_plan, times_of
 from ..ways import over_ways
+from .steps import linked_words, steps_of
 
 __all__ = ["simulated"]
 
@@ -45,18 +44,20 @@ def simulated(asked: Asked) -> Answer:
         if {m.name for m in plans[path].models} != names:
             raise InputError(f"{path}: serves other models than {first}; compare plans for the same models")
     data = load_data([case], asked.folder)
+    tables = tables_of(case, data)
     demands = demands_of(case, data)
 
     def drawn(said: LLMCase) -> dict[str, LLMTrace]:
         return {demand.name: demand.traffic.trace(said.seed) for demand in demands_of(said, data)}
+
+    plans = {path: as_said(plan, case, data) for path, plan in plans.items()}
 
     def served(plan: LLMPlan, given: Mapping[str, LLMTrace]) -> LLMPlanResult:
         return failing(plan, given, case.seed)
 
     def failing(plan: LLMPlan, given: Mapping[str, LLMTrace], seed: int) -> LLMPlanResult:
         return scored(
-            as_said(plan, case), given, case, data.scripts, tables=tables_of(case, data), seed=seed,
-            engine=ENGINES[options.engine],
+            plan, given, case, data.scripts, tables=tables, seed=seed, engine=ENGINES[options.engine]
         )  # fmt: skip
 
     requests = drawn(case)
@@ -67,10 +68,7 @@ def simulated(asked: Asked) -> Answer:
         path: over_ways(case, drawn, partial(served, plan)) for path, plan in plans.items()
     }  # fmt: skip
     forecasts = {} if times.constant else {
-        path: forecast_plan(
-            as_said(plan, case), requests, case, times, tables=tables_of(case, data),
-            engine=ENGINES[options.engine],
-        )
+        path: forecast_plan(plan, requests, case, times, tables=tables, engine=ENGINES[options.engine])
         for path, plan in plans.items()
     }  # fmt: skip
     if case.failures.random:
@@ -81,12 +79,13 @@ def simulated(asked: Asked) -> Answer:
     last = max(float(t.arrival[-1]) for t in requests.values())
     source = "; ".join(dict.fromkeys(demand.traffic.source for demand in demands))
     per_second = f" ({count / last:.4g}/s)" if last > 0 else ""
-    text = [f"{count} requests in {last:.6g} s{per_second}: {source}", *_rows(results)]
-    bands = {path: _bands(result, tables_of(case, data)) for path, result in results.items()}
+    steps = {path: steps_of(result, tables) for path, result in results.items()}
+    links = {path: link_lines(result.plan, case, data, tables) for path, result in results.items()}
+    text = [*linked_words(links, steps), f"{count} requests in {last:.6g} s{per_second}: {source}", *_rows(results)]
     text += [
-        f"{path}: {name}: a step takes its time {found.explain()}"
-        for path in bands
-        for name, found in bands[path].items()
+        f"{path}: {name}: a step takes its time {step.band.explain()}"
+        for path in steps
+        for name, step in steps[path].items()
     ]
     for path, result in results.items():
         text += [f"{path}: {name}: {v}" for name, judged in result.judgements.items() for v in judged.verdicts]
@@ -106,24 +105,16 @@ def simulated(asked: Asked) -> Answer:
         "plans": [
             _document(p, r, forecasts.get(p))
             | ({"over_ways": ways[p].to_dict()} if p in ways else {})
-            | {"step_error_share": {n: b.share for n, b in bands[p].items()}}
+            | {
+                "step_error_share": {n: s.band.share for n, s in steps[p].items()},
+                "step_sent_share": {n: s.sent for n, s in steps[p].items()},
+                "links": links[p],
+            }
             for p, r in results.items()
         ],
     }
     value = next(iter(results.values())) if len(results) == 1 else results
     return Answer("\n".join(text), document, value)
-
-
-def _bands(result: LLMPlanResult, tables: Tables | None) -> dict[str, Band]:
-    """Model -> how wrong a step of its first deployment may be that decodes the model's mean batch."""
-    found: dict[str, Band] = {}
-    for name, each in result.results.items():
-        cost = deployment_cost(result.plan, result.plan.deployments_of(name)[0], tables)
-        decodes = max(1, round(float(each.mean_batch)))
-        length = float((each.trace.prompt_tokens + each.trace.output_tokens / 2).mean())
-        if isinstance(cost, TableCost):
-            found[name] = cost.band(Iteration((), decodes, round(decodes * length), decodes))
-    return found
 
 
 def _interval(path: str, told: Forecast) -> list[str]:
