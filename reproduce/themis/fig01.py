@@ -25,7 +25,7 @@ EXPECTED = {
     ),
     "bursty": Expectation(
         "demand is bursty: peak over average of seed's draw (no number printed; twice is asked)", "§2.2, Fig. 1",
-        "bursty", at_least(2), "{:.1f}×",
+        "bursty", at_least(2), "{:.1f}×", kind="given",
     ),
 }  # fmt: skip
 

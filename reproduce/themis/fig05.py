@@ -42,7 +42,7 @@ POLICIES = ("drf", "tiresias", "gandiva", "optimus", "srsf", "themis")
 EXPECTED = {
     "incentive": Expectation(
         "instance 1, as drawn: an app's time over that on a server of its own (sharing incentive: at most 1)",
-        "§3.1.2, Fig. 5", "violated", at_least(1.01), "{:.3f}",
+        "§3.1.2, Fig. 5", "violated", at_least(1.01), "{:.3f}", kind="identity",
     ),
     "agent": Expectation(
         "instance 1, as drawn: ρ by the agent's own T_id (§4.3.1) says so too", "§3.1.2, §4.3.1", "above 1",
@@ -50,11 +50,11 @@ EXPECTED = {
     ),
     "envy": Expectation(
         "instance 2, as drawn: VGG16's time on the other app's GPUs over that on its own (envy: below 1)",
-        "§3.1.2, Fig. 5", "violated", at_most(0.99), "{:.3f}",
+        "§3.1.2, Fig. 5", "violated", at_most(0.99), "{:.3f}", kind="identity",
     ),
     "pareto": Expectation(
         "instance 2, as drawn: Inception-v3's time after swapping over that before (1: nobody is hurt, so no Pareto "
-        "optimum)", "§3.1.2, Fig. 5", "1", between(1, 1), "{:.3f}",
+        "optimum)", "§3.1.2, Fig. 5", "1", between(1, 1), "{:.3f}", kind="identity",
     ),
     "drf": Expectation(
         "DRF, run on both instances: the worst time over that on four GPUs of one machine", "Theorem 3.1", "above 1",

@@ -17,17 +17,19 @@ from .experiments.workloads import NOTES, cdf_frame, draw_cdfs
 EXPECTED = {
     "small": Expectation(
         "Workload 1: share of the jobs with one or two GPUs", "§6.2, Fig. 8", "all", between(1, 1), "{:.0%}",
+        kind="given",
     ),
     "more": Expectation(
         "Workload 2 has more tasks per job: mean GPUs of a job over Workload 1's", "§6.1, Fig. 8", "more",
-        at_least(1.0001), "{:.1f}×",
+        at_least(1.0001), "{:.1f}×", kind="given",
     ),
     "halving": Expectation(
         "Workload 2: apps whose phases have n, n/2, … 1 jobs, n a power of two (successive halving)", "§6.1, §4.3.2",
-        "all", between(1, 1), "{:.0%}",
+        "all", between(1, 1), "{:.0%}", kind="given",
     ),
     "arrivals": Expectation(
         "Workload 2: apps that arrive when those of Workload 1 do", "§6.1", "all", between(1, 1), "{:.0%}",
+        kind="given",
     ),
 }  # fmt: skip
 

@@ -21,18 +21,23 @@ MECHANISMS = {
 """First where payments are felt most, then as everywhere else."""
 
 EXPECTED = {
-    "gain": Expectation(
-        "the liar's completion time over that of the truth, the least of all X (lying does not pay)", "§6.3, Fig. 18",
-        "at least 1", at_least(0.99, partly=0.95), "{:.3f}",
-    ),
-    "others": Expectation(
-        "the truthful apps' mean completion time at the largest X over that without a lie (they do better)", "§6.3",
-        "below 1", at_most(1.0, partly=1.02), "{:.3f}",
-    ),
-    "tipping": Expectation(
-        "X from which on the liar loses more than 5 %", "§6.3, Fig. 18", "34 %", between(29, 39, partly=(10, 60)),
-        "{:.0f} %",
-    ),
+    (key, name): Expectation(f"{name}: {text}", where, paper, rule, form)
+    for name in MECHANISMS
+    for key, text, where, paper, rule, form in (
+        (
+            "gain", "the liar's completion time over that of the truth, the least of all X (lying does not pay)",
+            "§6.3, Fig. 18", "at least 1", at_least(0.99, partly=0.95), "{:.3f}",
+        ),
+        (
+            "others",
+            "the truthful apps' mean completion time at the largest X over that without a lie (they do better)",
+            "§6.3", "below 1 (1 % is asked)", at_most(0.99, partly=0.999), "{:.3f}",
+        ),
+        (
+            "tipping", "X from which on the liar loses more than 5 %", "§6.3, Fig. 18", "34 %",
+            between(29, 39, partly=(10, 60)), "{:.0f} %",
+        ),
+    )
 }  # fmt: skip
 
 WHY = (
@@ -49,9 +54,9 @@ def judged(lies: dict[str, tuple[Lie, ...]]) -> list[Claim]:
         gain, others = best.liar_s / truth.liar_s, found[-1].others_s / truth.others_s
         said = "none" if tip is None else f"{tip:g} %"
         made += [
-            EXPECTED["gain"].judge(gain, shown=f"{gain:.3f} at {best.percent:g} % ({name})", why=WHY),
-            EXPECTED["others"].judge(others, shown=f"{others:.3f} ({name})", why=WHY),
-            EXPECTED["tipping"].judge(math.nan if tip is None else tip, shown=f"{said} ({name})", why=WHY),
+            EXPECTED["gain", name].judge(gain, shown=f"{gain:.3f} at {best.percent:g} %", why=WHY),
+            EXPECTED["others", name].judge(others, shown=f"{others:.3f}", why=WHY),
+            EXPECTED["tipping", name].judge(math.nan if tip is None else tip, shown=said, why=WHY),
         ]
     return made
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...claims import Claim, Expectation, at_least, at_most
+from ...claims import Claim, Expectation, at_most
 from ...report import Frame, Progress, Report, Session
 from ...style import BLACK, canvas, outside_legend
 from .points import COLOURS, NOTES, POLICIES, Point, frame_of, measured, over_themis, seeds_of, shown
+from .rules import ratio
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,10 +20,10 @@ __all__ = ["EXPECTED", "judged", "make", "spread"]
 
 EXPECTED = {
     "least": Expectation(
-        "max ρ of the best other policy over Themis'", "§6.2", "2.2×", at_least(2.2, partly=1.0), "{:.2f}×"
+        "max ρ of the best other policy over Themis'", "§6.2", "2.2×", ratio(2.2), "{:.2f}×"
     ),
     "most": Expectation(
-        "max ρ of the worst other policy over Themis'", "§6.2", "3.25×", at_least(3.25, partly=2.2), "{:.2f}×"
+        "max ρ of the worst other policy over Themis'", "§6.2", "3.25×", ratio(3.25), "{:.2f}×"
     ),
     "narrow": Expectation(
         "other policies whose ρ are spread less than Themis' (90th over 10th percentile)", "§6.2", "0", at_most(0),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ...claims import Claim, Expectation, at_least, between
+from ...claims import Claim, Expectation, Kind, at_least, between
 from ...report import Frame, Report, Session
 from ...style import BLUE, canvas
 from .workloads import NOTES, cdf_frame, draw_cdfs
@@ -37,6 +37,8 @@ class Spread:
         How ours is written.
     errors : str
         Why the median may be off by `FACTOR`.
+    median_kind, spread_kind : str
+        What the claims about the median, and about how far things are from it, are: see `claims.KINDS`.
     """
 
     things: str
@@ -45,6 +47,8 @@ class Spread:
     median: float
     shown: str
     errors: str
+    median_kind: Kind = "given"
+    spread_kind: Kind = "given"
 
     @property
     def expected(self) -> Mapping[str, Expectation]:
@@ -56,14 +60,15 @@ class Spread:
             "median": Expectation(
                 f"median {self.unit} of {article} {one} (given: so they are drawn; {self.errors})", where,
                 f"{self.median:g}", between(self.median / FACTOR, self.median * FACTOR), self.shown,
+                kind=self.median_kind,
             ),
             "longer": Expectation(
                 f"many {self.things} are more than ten times longer: their share (no number printed; 5 % is asked)",
-                where, "many", off, "{:.1%}",
+                where, "many", off, "{:.1%}", kind=self.spread_kind,
             ),
             "shorter": Expectation(
                 "a significant fraction is more than ten times shorter (no number printed; 5 % is asked)", where,
-                "significant", off, "{:.1%}",
+                "significant", off, "{:.1%}", kind=self.spread_kind,
             ),
         }  # fmt: skip
 

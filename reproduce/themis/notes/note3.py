@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...claims import Claim, Expectation, at_least, at_most
+from ...claims import Claim, Expectation, at_least, between
 from ...figures import main
 from ...report import Frame, Progress, Report, Session, quiet
 from ...style import BLUE, GREY, ORANGE, canvas
@@ -25,7 +25,7 @@ EXPECTED = {
     **{
         metric: Expectation(
             f"{named}: learned over known (errors in early estimates do not have a significant effect)", WHERE,
-            "about 1", at_most(limit, partly=1 + 2 * (limit - 1)), "{:.3f}",
+            "about 1", between(2 - limit, limit, partly=(3 - 2 * limit, 2 * limit - 1)), "{:.3f}",
         )
         for (metric, named), limit in zip(METRICS.items(), (1.05, 1.02, 1.02), strict=True)
     },

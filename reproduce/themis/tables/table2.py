@@ -12,10 +12,11 @@ from ...report import Frame, Progress, Report, Session, quiet
 from ...style import BLUE, canvas
 
 EXPECTED = {
-    "one": Expectation("ρ with either GPU", "Table 2", "200/400", between(0.5, 0.5), "{:g}"),
-    "two": Expectation("ρ with both", "Table 2", "100/400", between(0.25, 0.25), "{:g}"),
+    "one": Expectation("ρ with either GPU", "Table 2", "200/400", between(0.5, 0.5), "{:g}", kind="identity"),
+    "two": Expectation("ρ with both", "Table 2", "100/400", between(0.25, 0.25), "{:g}", kind="identity"),
     "same": Expectation(
         "[0,1] and [1,0] are worth the same: difference of their ρ", "Table 2", "0", between(0, 0), "{:g}",
+        kind="identity",
     ),
 }  # fmt: skip
 

@@ -17,12 +17,12 @@ EXPECTED = {
     **{
         category: Expectation(
             f"share of {category} apps among the 85, to an app (given: so they are drawn)", "§6.1, Table 4",
-            f"{share:.0%}", between(share - 1 / 85, share + 1 / 85), "{:.1%}",
+            f"{share:.0%}", between(share - 1 / 85, share + 1 / 85), "{:.1%}", kind="given",
         )
         for category, share in MIX.items()
     },
     "models": Expectation(
-        "categories with as many models as printed", "Table 4", "3 of 3", between(3, 3), "{:.0f} of 3"
+        "categories with as many models as printed", "Table 4", "3 of 3", between(3, 3), "{:.0f} of 3", kind="given"
     ),
 }  # fmt: skip
 

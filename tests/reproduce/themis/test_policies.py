@@ -118,7 +118,7 @@ def test_fairness_claims():
     others = dict.fromkeys(POLICIES, 2.3) | {"gandiva": 3.3, "themis": 1.0}
     good = table(others).rename(columns={"value": "max_rho"}).assign(spread=1.0)
     assert verdicts(fairness.judged(good)) == ["holds", "holds", "holds"]
-    worse = table(others | {"srsf": 0.9, "gandiva": 2.3}).rename(columns={"value": "max_rho"})
+    worse = table(others | {"srsf": 0.9, "gandiva": 2.3, "slaq": 1.2}).rename(columns={"value": "max_rho"})
     worse["spread"] = [0.5 if p == "srsf" else 1.0 for p in worse.policy]
     found = fairness.judged(worse)
     assert verdicts(found) == ["does not hold", "partly", "does not hold"]
@@ -185,10 +185,11 @@ def test_error_and_knob_claims():
 
 def test_lying_claims():
     """A liar that loses from 35 % on, and one that gains."""
+    one, _ = fig18.MECHANISMS
     honest = [Lie(float(x), 10.0 if x < 35 else 12.0, 10.0 if x == 0 else 9.5, 1.0) for x in range(0, 101, 5)]
-    assert verdicts(fig18.judged({"a": tuple(honest)})) == ["holds"] * 3
+    assert verdicts(fig18.judged({one: tuple(honest)})) == ["holds"] * 3
     pays = [Lie(float(x), 10.0 - x / 50, 10.0 + x / 100, 1.0) for x in range(0, 101, 5)]
-    assert verdicts(fig18.judged({"a": tuple(pays)})) == ["does not hold"] * 3
+    assert verdicts(fig18.judged({one: tuple(pays)})) == ["does not hold"] * 3
 
 
 def test_probes():
