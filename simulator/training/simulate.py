@@ -34,7 +34,7 @@ def simulate_training(
         Stages, meshes, transfers, schedule, microbatches.
     engine : {"compiled", "simpy"}
         The fast engine, or the readable reference with the same results.
-    resharding : {"send_recv", "scatter_gather", "local_all_gather"}, optional
+    resharding : {"send_recv", "first_holder", "scatter_gather", "local_all_gather"}, optional
         Resharding method, to use instead of the plan's.
     overlap : bool, optional
         Whether transfers overlap computation, instead of what the plan says.

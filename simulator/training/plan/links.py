@@ -45,7 +45,7 @@ def plan_links(plan: TrainingPlan, method: Method | None = None) -> PlanLinks:
     ----------
     plan : TrainingPlan
         The plan.
-    method : {"send_recv", "scatter_gather", "local_all_gather"}, optional
+    method : {"send_recv", "first_holder", "scatter_gather", "local_all_gather"}, optional
         Instead of the plan's.
     """
     method = method or plan.resharding

@@ -1,6 +1,8 @@
 """Cross-mesh resharding: how a tensor gets from one logical mesh, cut by one spec, to another (Alpa §6, Fig. 6).
 
-Three ways. **send_recv**: every receiving device is sent its whole tile. **scatter_gather** (Megatron-LM; equal meshes
+Four ways. **send_recv**: every receiving device is sent its whole tile; replicas share the sending, all at once.
+**first_holder**: the same tiles, each sent by the first device that holds it, one after the other (what "naive" means
+in Fig. 6b; blocking sends and receives in the order of the receivers). **scatter_gather** (Megatron-LM; equal meshes
 and specs): each device sends a part of what it shares with its replicas to its counterpart, and these gather.
 **local_all_gather**: where several receiving devices need the same tile, each is sent a part of it, so that everything
 crosses once, and they gather inside their mesh.
@@ -8,7 +10,7 @@ crosses once, and they gather inside their mesh.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 from math import lcm, prod
@@ -16,13 +18,14 @@ from typing import Literal
 
 from ....errors import InputError
 from ....reprs import Shown
+from ...cluster import Cluster
 from ...mesh import LogicalMesh
 from ...sharding import ShardingSpec
-from .senders import Candidate, Choice, choose_senders
+from .senders import Candidate, Choice, choose_senders, first_senders
 
 __all__ = ["Box", "Gather", "Message", "Method", "Resharding", "gather_seconds", "reshard_across"]
 
-Method = Literal["send_recv", "scatter_gather", "local_all_gather"]
+Method = Literal["send_recv", "first_holder", "scatter_gather", "local_all_gather"]
 
 Box = tuple[tuple[int, int], ...]
 """A part of a tensor: first cell and one past the last of each dimension, in cells of a grid."""
@@ -71,7 +74,8 @@ class Resharding(Shown):
     gathers : tuple of Gather
         The all-gathers inside the receiving mesh that follow, all at once.
     seconds : float
-        Seconds of the messages: they go all at once, and the busiest device or network adapter decides.
+        Seconds of the messages: they go all at once, and the busiest device or network adapter decides; first_holder:
+        one after the other wherever they share a device or an adapter.
     gather_s : float
         Seconds of the all-gathers.
     adapters_out, adapters_in : tuple of int
@@ -130,7 +134,7 @@ def reshard_across(
         The mesh that has the tensor, and the mesh that needs it.
     source_spec, target_spec : ShardingSpec or str
         How the tensor is sharded on each. An empty text means that it is replicated.
-    method : {"send_recv", "scatter_gather", "local_all_gather"}
+    method : {"send_recv", "first_holder", "scatter_gather", "local_all_gather"}
         The resharding method, see above. Between meshes of unequal shapes or specs, scatter_gather falls back to
         send_recv.
     shape : sequence of int, optional
@@ -157,7 +161,8 @@ def reshard_across(
     tiles = _tiles(need, target, grid)
     copies = target.size(need.repeating_axes)
     parts = 1
-    if method != "send_recv" and copies > 1:
+    whole = method in ("send_recv", "first_holder")
+    if not whole and copies > 1:
         parts, dimension = _cut(grid, have.pieces(source.shape), need.pieces(target.shape), copies, shape is not None)
         if parts > 1 and shape is None:
             grid[dimension] = lcm(grid[dimension], need.pieces(target.shape)[dimension] * parts)
@@ -168,7 +173,7 @@ def reshard_across(
     wanted: list[tuple[int, Box]] = []
     gathers: list[Gather] = []
     for box, devices in tiles.items():
-        if method == "send_recv" or copies == 1:
+        if whole or copies == 1:
             wanted += [(device, box) for device in devices]
             continue
         mine = tuple(zip(devices, _split(box, dimension, parts), strict=False))
@@ -176,8 +181,9 @@ def reshard_across(
         gathers.append(Gather(devices, mine))
     fixed = dict(zip(target.mesh.device_ids, source.mesh.device_ids, strict=True)) if equal else None
     choice, messages = _messages(
-        wanted, holders, n_bytes / prod(grid), source, fixed if method == "scatter_gather" else None
-    )
+        wanted, holders, n_bytes / prod(grid), source, fixed if method == "scatter_gather" else None,
+        first_senders if method == "first_holder" else choose_senders,
+    )  # fmt: skip
     tile_bytes = n_bytes * need.fraction(target.shape)
     cluster = source.mesh.cluster
     far = [(m.source, m.target) for m in messages if cluster.node_of(m.source) != cluster.node_of(m.target)]
@@ -251,6 +257,7 @@ def _messages(
     cell_bytes: float,
     source: LogicalMesh,
     fixed: dict[int, int] | None,
+    choose: Callable[[Sequence[Candidate], Cluster], Choice],
 ) -> tuple[Choice, tuple[Message, ...]]:
     """What is wanted, cut by who has it; `fixed` says the sender of each receiver where that is given."""
     asked: list[Candidate] = []
@@ -270,7 +277,7 @@ def _messages(
                 who = (fixed[target],)
             asked.append(Candidate(target, who, cell_bytes * prod(b - a for a, b in part)))
             boxes.append(part)
-    choice = choose_senders(asked, source.mesh.cluster)
+    choice = choose(asked, source.mesh.cluster)
     rows = zip(asked, boxes, choice.senders, strict=True)
     return choice, tuple(Message(sender, a.target, box, a.n_bytes) for a, box, sender in rows)
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ...cluster import Cluster
 from ...mesh import LogicalMesh
 from .crossing import Gather, Message, Method, Resharding, gather_seconds, reshard_across
-from .senders import Candidate, loads_of
+from .senders import Candidate, in_order_seconds, loads_of
 
 __all__ = ["Reshardings", "moved", "scaled"]
 
@@ -54,17 +54,22 @@ def scaled(way: Resharding, target: LogicalMesh, target_spec: str, factors: Sequ
     seconds, gather_s : ndarray, shape (len(factors),)
     """
     grown = np.asarray(factors, dtype=np.float64)
+    gather_s = np.array([gather_seconds(way, f * way.n_bytes, target, target_spec) for f in grown.tolist()])
     cluster, senders = target.mesh.cluster, [m.source for m in way.messages]
 
+    def parts(factor: float) -> list[Candidate]:
+        return [Candidate(m.target, (m.source,), factor * m.n_bytes) for m in way.messages]
+
+    if way.method == "first_holder":
+        return np.array([in_order_seconds(parts(f), senders, cluster) for f in grown.tolist()]), gather_s
+
     def busy(factor: float) -> Floats:
-        parts = [Candidate(m.target, (m.source,), factor * m.n_bytes) for m in way.messages]
-        return np.array(list(loads_of(parts, senders, cluster).values()), dtype=np.float64)
+        return np.array(list(loads_of(parts(factor), senders, cluster).values()), dtype=np.float64)
 
     # A device's or adapter's seconds are affine in the bytes (latencies of its messages, plus bytes over bandwidth), so
     # two sizes give all others.
     once, twice = busy(1.0), busy(2.0)
     seconds: Floats = (2 * once - twice + grown[:, None] * (twice - once)).max(axis=1, initial=0.0)
-    gather_s = np.array([gather_seconds(way, f * way.n_bytes, target, target_spec) for f in grown.tolist()])
     return seconds, gather_s
 
 

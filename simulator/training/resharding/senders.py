@@ -1,4 +1,4 @@
-"""`choose_senders`: which replica sends each part, so that the busiest device or network adapter is done soonest."""
+"""Which replica sends each part: `choose_senders` evens out their work, `first_senders` is the naive way."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from dataclasses import dataclass
 
 from ...cluster import Cluster
 
-__all__ = ["Candidate", "Choice", "choose_senders", "loads_of", "phase_seconds"]
+__all__ = [
+    "Candidate",
+    "Choice",
+    "choose_senders",
+    "first_senders",
+    "in_order_seconds",
+    "loads_of",
+    "phase_seconds",
+]
 
 SEARCHED, SEARCHED_PARTS = 5_000, 100
 """Partial choices that are looked at before the search gives up (a few hundredths of a second), and parts that it takes
@@ -64,6 +72,27 @@ def choose_senders(parts: Sequence[Candidate], cluster: Cluster) -> Choice:
     if better is not None:
         picked, seconds = better, phase_seconds(parts, better, cluster)
     return Choice(tuple(picked), seconds, complete)
+
+
+def first_senders(parts: Sequence[Candidate], cluster: Cluster) -> Choice:
+    """The first of those who could send each part does, one part after the other: sends and receives that block."""
+    picked = tuple(part.senders[0] for part in parts)
+    return Choice(picked, in_order_seconds(parts, picked, cluster), False)
+
+
+def in_order_seconds(parts: Sequence[Candidate], senders: Sequence[int], cluster: Cluster) -> float:
+    """Seconds until all parts have arrived, each sent once those before it have left its devices and adapters.
+
+    Devices work through their sends and receives in the order of `parts`. A part waits for its sender, its receiver and
+    the adapters between them, and holds them while it is under way.
+    """
+    free: Loads = {}
+    for part, sender in zip(parts, senders, strict=True):
+        held = _added(part, sender, cluster)
+        begin = max(free.get(resource, 0.0) for resource, _ in held)
+        for resource, seconds in held:
+            free[resource] = begin + seconds
+    return max(free.values(), default=0.0)
 
 
 def phase_seconds(parts: Sequence[Candidate], senders: Sequence[int], cluster: Cluster) -> float:

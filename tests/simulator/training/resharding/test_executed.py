@@ -14,7 +14,7 @@ from meshwright.simulator.sharding import ShardingSpec
 from meshwright.simulator.training.resharding.crossing import reshard_across
 from meshwright.simulator.training.resharding.senders import Candidate, choose_senders, phase_seconds
 
-METHODS = ("send_recv", "scatter_gather", "local_all_gather")
+METHODS = ("send_recv", "first_holder", "scatter_gather", "local_all_gather")
 CLUSTER = Cluster(4, 4, "v100-16gb")
 NEAR, FAR = CLUSTER.spec.intra_node, CLUSTER.spec.inter_node
 
@@ -81,15 +81,19 @@ def test_every_device_ends_with_its_tile(case):
     for k, device in enumerate(target.mesh.device_ids):
         tile = need.slices(shape, target.shape, k) if need.rank else ...
         assert np.array_equal(held[device][tile], whole[tile])
-        if method == "send_recv":
+        if method in ("send_recv", "first_holder"):
             outside = held[device].copy()
             outside[tile] = -1
             assert np.all(outside == -1)
     if method == "local_all_gather":
         assert plan.sent_bytes == pytest.approx(1024.0)  # everything crosses once
-    if method == "send_recv":
+    if method in ("send_recv", "first_holder"):
         assert plan.sent_bytes == pytest.approx(1024.0 * target.mesh.n_devices * need.fraction(target.shape))
         assert not plan.gathers
+    if method == "first_holder":
+        balanced = reshard_across(1024.0, source, have, target, need, shape=shape if with_shape else None,
+                                  method="send_recv")  # fmt: skip
+        assert plan.seconds >= balanced.seconds * (1 - 1e-9) or not balanced.exact
 
 
 def two_nodes(devices, shape=None):
@@ -153,6 +157,34 @@ def test_inside_a_node_devices_send_side_by_side():
     assert plan.seconds == pytest.approx(NEAR.latency_s + 1e6 / NEAR.bandwidth_bytes_per_s)
     assert plan.adapters_out == plan.adapters_in == ()
     assert plan.gathers == ()
+
+
+def test_the_naive_sender_by_hand():
+    """Two nodes each hold the whole tensor and two others want it: one adapter does it all, or each does one half."""
+    a, b = Mesh(CLUSTER, 2, 1).view((1, 2)), Mesh(CLUSTER, 2, 1, 2).view((1, 2))
+    naive = reshard_across(64e6, a, "RR", b, "RR", method="first_holder")
+    assert [(m.source, m.target) for m in naive.messages] == [(0, 8), (0, 12)]
+    once = FAR.latency_s + 64e6 / FAR.bandwidth_bytes_per_s
+    assert naive.seconds == pytest.approx(2 * once)
+    assert reshard_across(64e6, a, "RR", b, "RR", method="send_recv").seconds == pytest.approx(once)
+    assert not naive.exact
+
+
+def test_blocking_sends_wait_for_those_before_them():
+    """Halves on devices 0 and 1, wanted whole by two of the next node: 0 to 4, 1 to 4, 0 to 5, 1 to 5 over one adapter.
+
+    In one node there is none: 0 to 2; then 1 to 2 beside 0 to 3; then 1 to 3. Three messages one after the other.
+    """
+    a, far, near = (Mesh(CLUSTER, 1, 2, host, first).view((1, 2)) for host, first in ((0, 0), (1, 0), (0, 2)))
+    plan = reshard_across(64e6, a, "S1R", far, "RR", method="first_holder")
+    assert [(m.source, m.target) for m in plan.messages] == [(0, 4), (1, 4), (0, 5), (1, 5)]
+    half = 32e6 / FAR.bandwidth_bytes_per_s
+    # 0 to 5 waits until the adapter is free of 1 to 4, which waits until device 4 has all of 0 to 4, latency and all
+    assert plan.seconds == pytest.approx(4 * half + 3 * FAR.latency_s, rel=1e-6)
+    inside = reshard_across(64e6, a, "S1R", near, "RR", method="first_holder")
+    assert inside.seconds == pytest.approx(3 * (NEAR.latency_s + 32e6 / NEAR.bandwidth_bytes_per_s))
+    at_once = reshard_across(64e6, a, "S1R", near, "RR", method="send_recv")
+    assert at_once.seconds == pytest.approx(2 * (NEAR.latency_s + 32e6 / NEAR.bandwidth_bytes_per_s))
 
 
 @st.composite

@@ -34,8 +34,8 @@ def ends(draw):
 
 
 @given(
-    ends(), st.sampled_from(SPECS), st.sampled_from(SPECS), st.sampled_from(["send_recv", "local_all_gather"]),
-    st.floats(1.0, 1e9),
+    ends(), st.sampled_from(SPECS), st.sampled_from(SPECS),
+    st.sampled_from(["send_recv", "first_holder", "local_all_gather"]), st.floats(1.0, 1e9),
 )  # fmt: skip
 @settings(max_examples=examples(30, anew=80), deadline=None)
 def test_elsewhere(meshes, have, need, method, n_bytes):
@@ -58,6 +58,15 @@ def test_other_bytes(meshes, have, need, factors):
         planned = reshard_across(factor * 1e6, source, have, target, need)
         assert sent == pytest.approx(planned.seconds, rel=1e-9)
         assert gathered == pytest.approx(planned.gather_s, rel=1e-9)
+
+
+def test_naive_senders_of_other_bytes():
+    """One after the other at every size, latencies and all."""
+    source, target = (Mesh(CLUSTER, 1, 4, first_host=h).view((2, 2)) for h in (0, 1))
+    way = reshard_across(1e6, source, "S1R", target, "RS0", method="first_holder")
+    factors = [1.0, 1e-6, 3.0]
+    planned = [reshard_across(f * 1e6, source, "S1R", target, "RS0", method="first_holder").seconds for f in factors]
+    assert scaled(way, target, "RS0", factors)[0].tolist() == pytest.approx(planned, rel=1e-12)
 
 
 def test_the_same_messages_whatever_the_size():
