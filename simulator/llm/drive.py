@@ -15,10 +15,10 @@ from .memory.contiguous import ContiguousConfig
 from .policy.catalogue import POLICIES, adapters_cannot, near, policy_config, policy_named
 from .policy.request import LLMRequest
 from .policy.sarathi import SarathiConfig
-from .policy.vllm02 import Vllm02Config, Vllm02Scheduler
+from .policy.vllm02 import PagedConfig, Vllm02Scheduler
 from .policy.vllm06 import Vllm06Config, Vllm06Scheduler
 from .policy.vllm_v1 import V1Config, V1Scheduler, V1Step
-from .policy.work import work_02, work_06, work_contiguous, work_v1
+from .policy.work import work_02, work_06, work_contiguous, work_paper, work_v1
 
 __all__ = ["drive"]
 
@@ -30,7 +30,7 @@ Record = dict[str, Any]
 
 def drive(
     policy: str,
-    config: Vllm02Config | Vllm06Config | V1Config | SarathiConfig | ContiguousConfig | Mapping[str, Any],
+    config: PagedConfig | Vllm06Config | V1Config | SarathiConfig | ContiguousConfig | Mapping[str, Any],
     requests: Iterable[LLMRequest | Mapping[str, Any]],
     *,
     max_steps: int = MAX_STEPS,
@@ -39,11 +39,12 @@ def drive(
 
     Parameters
     ----------
-    policy : {"vllm-0.2", "vllm-0.6", "vllm-v1", "sarathi", "orca-max", "orca-pow2", "orca-oracle", "fastertransformer"}
-        The paper's scheduler (vLLM 0.2.7), the last of its first engine (0.6.6), today's (V1), Sarathi-Serve's, one of
-        the paper's baselines, or a policy of your own that is in `POLICIES`: its records are those of the family whose
-        steps it has.
-    config : mapping, Vllm02Config, Vllm06Config, V1Config, SarathiConfig or ContiguousConfig
+    policy : str
+        ``"vllm-paper"`` (the vLLM paper's), ``"vllm-0.2"`` (0.2.7), ``"vllm-0.6"`` (0.6.6, the last of the first
+        engine), ``"vllm-v1"`` (today's), ``"sarathi"`` (Sarathi-Serve's), one of the paper's baselines, ``"orca-max"``,
+        ``"orca-pow2"``, ``"orca-oracle"``, ``"fastertransformer"``, or a policy of your own that is in `POLICIES`: its
+        records are those of the family whose steps it has.
+    config : mapping, PagedConfig, Vllm06Config, V1Config, SarathiConfig or ContiguousConfig
         Engine arguments, by vLLM's own names; of the baselines ``num_slots, max_model_len, max_num_seqs``.
     requests : iterable of mapping or LLMRequest
         ``id, arrive_step, prompt, output, best_of=1, priority=0, tokens=None, lora=None, cache_salt=None``. A request
@@ -54,15 +55,15 @@ def drive(
     Returns
     -------
     list of dict
-        One record per step, read right after its decision. ``vllm-0.2``: ``step, kind, scheduled, num_batched_tokens,
-        swap_out, swap_in, copies, ignored, waiting, running, swapped, free_gpu, free_cpu, finished``. ``vllm-0.6``, to
-        which the number of the step is the time: the same but ``kind, copies``, with ``scheduled`` a mapping from id to
-        tokens, prompts first, and ``prompts`` (how many), ``cached`` (tokens of these that the prefix cache holds),
-        ``preempted``. ``vllm-v1`` and ``sarathi``: ``step, scheduled, preempted, running, waiting, free_blocks, new,
-        new_computed, finished``. The baselines: ``step, kind, scheduled, num_batched_tokens, waiting, running, slots
-        (id -> slots held), free_slots, finished``. ``finished`` lists the requests that the step finishes. Under
-        ``pipeline_parallel_size`` several steps are under way, those without work included: one is completed when as
-        many are decided as may be.
+        One record per step, read right after its decision. ``vllm-paper`` and ``vllm-0.2``: ``step, kind, scheduled,
+        num_batched_tokens, swap_out, swap_in, copies, ignored, waiting, running, swapped, free_gpu, free_cpu,
+        finished``. ``vllm-0.6``, to which the number of the step is the time: the same but ``kind, copies``, with
+        ``scheduled`` a mapping from id to tokens, prompts first, and ``prompts`` (how many), ``cached`` (tokens of
+        these that the prefix cache holds), ``preempted``. ``vllm-v1`` and ``sarathi``: ``step, scheduled, preempted,
+        running, waiting, free_blocks, new, new_computed, finished``. The baselines: ``step, kind, scheduled,
+        num_batched_tokens, waiting, running, slots (id -> slots held), free_slots, finished``. ``finished`` lists the
+        requests that the step finishes. Under ``pipeline_parallel_size`` several steps are under way, those without
+        work included: one is completed when as many are decided as may be.
 
     Raises
     ------
@@ -83,7 +84,13 @@ def drive(
             raise InputError(f"requests: two have the id {request.id!r}")
         seen.add(request.id)
     arrivals.sort(key=lambda r: r.arrival)  # stable: requests of one step keep the order given
-    doors = {work_02: _drive_02, work_06: _drive_06, work_v1: _drive_v1, work_contiguous: _drive_contiguous}
+    doors = {
+        work_02: _drive_02,
+        work_paper: _drive_02,
+        work_06: _drive_06,
+        work_v1: _drive_v1,
+        work_contiguous: _drive_contiguous,
+    }
     door = doors.get(found.work)
     if door is None:
         raise InputError(f"policy: {policy!r}: drive records steps that {', '.join(w.__name__ for w in doors)} read")

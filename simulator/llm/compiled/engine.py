@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from ..fleet.report import FleetReport
 from ..policy.sarathi import SarathiScheduler
-from ..policy.vllm02 import Vllm02Config, Vllm02Scheduler
+from ..policy.vllm02 import PagedConfig, Vllm02Config, Vllm02Scheduler
 from ..policy.vllm06 import Vllm06Scheduler
+from ..policy.vllm_paper import VllmPaperScheduler
 from ..policy.vllm_v1 import V1Config, V1Scheduler
 from ..result.iterations import Iterations, TokenRuns
 from ..world import Records, World
@@ -64,15 +65,16 @@ def why_not_compiled(world: World, router: str) -> str | None:
             return f"router {router!r} over several engines is not compiled"
         hashes = world.engines > 1 and router == "prefix_affinity"
         return unlike(trace) if hashes or getattr(options, "enable_prefix_caching", False) else None
-    if world.policy.scheduler is not Vllm02Scheduler:
+    if world.policy.scheduler not in (VllmPaperScheduler, Vllm02Scheduler):
         return "a scheduler of your own is not compiled"
     if trace.after is not None:
-        return "conversations are not compiled under vllm-0.2"
+        return "conversations are not compiled under vllm-paper and vllm-0.2"
     if world.engines > 1 and router not in STATIC_ROUTERS:
-        return f"router {router!r} over several engines is not compiled under vllm-0.2"
+        return f"router {router!r} over several engines is not compiled under vllm-paper and vllm-0.2"
     if world.concurrency is not None and (world.engines > 1 or world.dropped):
         return (
-            "a closed loop over several engines, or with requests that no engine takes, is not compiled under vllm-0.2"
+            "a closed loop over several engines, or with requests that no engine takes, is not compiled under "
+            "vllm-paper and vllm-0.2"
         )
     return why_not_groups(world) if needs_groups(world) else None
 
@@ -94,7 +96,7 @@ def _alone(world: World) -> bool:
             return False
         if options.window_groups or (options.enable_prefix_caching and trace.prefix_ids is not None):
             return False
-    elif not isinstance(options, Vllm02Config):
+    elif not isinstance(options, PagedConfig):
         return False
     if world.engines > 1:
         return world.concurrency is None and router_name(world.router) in STATIC_ROUTERS
@@ -116,7 +118,7 @@ def run_compiled(world: World, until: float | None = None) -> tuple[Records, Ite
             raise NotCompiled("a step that takes no time")
         return changed
     found = _run_alone(world, until) if _alone(world) else None
-    if found is None and not isinstance(world.config, Vllm02Config):
+    if found is None and not isinstance(world.config, PagedConfig):
         found = run_fleet(world, price_of(world.cost, world.times), until)
     if found is None:
         raise NotCompiled("a step that takes no time")
@@ -161,7 +163,7 @@ def _run_alone(world: World, until: float | None) -> tuple[Records, Iterations, 
         records.preemptions[mine], records.ignored[mine], records.cached_tokens[mine] = counts
         parts.append(np.stack((mine[runs[0]], runs[1], runs[2])))
     c = world.config
-    pool = c.num_gpu_blocks if isinstance(c, Vllm02Config) else c.num_blocks - 1
+    pool = c.num_gpu_blocks if isinstance(c, PagedConfig) else c.num_blocks - 1
     iterations = Iterations(
         **log.columns(),
         capacity_tokens=0 if np.isnan(records.scheduled).all() else pool * c.block_size,
@@ -177,7 +179,7 @@ def _run_alone(world: World, until: float | None) -> tuple[Records, Iterations, 
 def _log(world: World, rows: npt.NDArray[np.int64]) -> Log:
     """The log of what engines make of some rows."""
     c, trace = world.config, world.trace
-    if isinstance(c, Vllm02Config) and needs_groups(world):
+    if isinstance(c, PagedConfig) and needs_groups(world):
         return Log(0, len(STATE), np.int64)
     prompt, output = trace.prompt_tokens[rows], trace.output_tokens[rows]
     # No more than these wait, hold tokens, and have tokens computed at once.
@@ -193,7 +195,7 @@ def _serve(
 
     None where something happens that needs other rules or the reference.
     """
-    if isinstance(world.config, Vllm02Config) and needs_groups(world):
+    if isinstance(world.config, PagedConfig) and needs_groups(world):
         served = serve_groups(world, until, price, mine, arrival)
         if served is None:
             return None

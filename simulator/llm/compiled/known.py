@@ -12,22 +12,22 @@ from typing import Any
 from ..memory.contiguous import ContiguousConfig
 from ..policy.sarathi import SarathiConfig
 from ..policy.vllm02_state import Vllm02Config
+from ..policy.vllm_paper import VllmPaperConfig
 from ..policy.vllm_v1_state import V1Config
 from ..workload.requests import LLMTrace
 
 __all__ = ["unknown"]
 
 _POOL = ("block_size", "max_model_len", "max_num_seqs", "watermark")
+_PAGED = (*_POOL, "num_gpu_blocks", "num_cpu_blocks", "max_num_batched_tokens", "preemption_mode", "prefixes")
 KNOWN: dict[type[Any], frozenset[str]] = {
     V1Config: frozenset((
         *_POOL, "num_blocks", "max_num_batched_tokens", "enable_prefix_caching", "enable_chunked_prefill", "policy",
         "scheduler_reserve_full_isl", "long_prefill_token_threshold", "async_scheduling", "limit_alone",
         "sliding_window", "full_groups", "window_groups",
     )),
-    Vllm02Config: frozenset((
-        *_POOL, "num_gpu_blocks", "num_cpu_blocks", "max_num_batched_tokens", "max_paddings", "preemption_mode",
-        "prefixes",
-    )),
+    VllmPaperConfig: frozenset(_PAGED),
+    Vllm02Config: frozenset((*_PAGED, "max_paddings")),
     SarathiConfig: frozenset((*_POOL, "num_gpu_blocks", "chunk_size")),
     ContiguousConfig: frozenset(("num_slots", "max_model_len", "max_num_seqs")),
     LLMTrace: frozenset((

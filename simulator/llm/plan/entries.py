@@ -27,6 +27,7 @@ Role = Literal["both", "prefill", "decode"]
 
 MEMORY_OPTION = {
     "vllm-v1": "num_blocks", "vllm-0.6": "num_gpu_blocks", "vllm-0.2": "num_gpu_blocks", "sarathi": "num_gpu_blocks",
+    "vllm-paper": "num_gpu_blocks",
 }  # fmt: skip
 """Policy -> what its options call the KV blocks; the others count `num_slots`, tokens."""
 

@@ -17,10 +17,11 @@ from .fastertransformer import FasterTransformerScheduler, fastertransformer_can
 from .orca import RESERVES, OrcaScheduler, orca_cannot
 from .request import LLMRequest
 from .sarathi import SarathiConfig, SarathiScheduler, sarathi_cannot, sarathi_fatal
-from .vllm02 import Vllm02Config, Vllm02Scheduler
+from .vllm02 import PagedConfig, Vllm02Config, Vllm02Scheduler
 from .vllm06 import Vllm06Config, Vllm06Scheduler
+from .vllm_paper import VllmPaperConfig, VllmPaperScheduler
 from .vllm_v1 import V1Config, V1Scheduler
-from .work import Work, work_02, work_06, work_contiguous, work_v1
+from .work import Work, work_02, work_06, work_contiguous, work_paper, work_v1
 
 __all__ = ["POLICIES", "Policy", "adapters_cannot", "near", "policy_config", "policy_named"]
 
@@ -125,7 +126,7 @@ def near(name: str, known: list[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else f"; expected one of {', '.join(known)}"
 
 
-def _cannot_02(config: Vllm02Config, request: LLMRequest) -> str | None:
+def _cannot_02(config: PagedConfig, request: LLMRequest) -> str | None:
     limit = min(config.max_model_len, config.token_budget)
     if request.prompt > limit:
         return (
@@ -148,7 +149,7 @@ def _cannot_02(config: Vllm02Config, request: LLMRequest) -> str | None:
     return None
 
 
-def _fatal_02(config: Vllm02Config, request: LLMRequest) -> str | None:
+def _fatal_02(config: PagedConfig, request: LLMRequest) -> str | None:
     if request.best_of > config.max_num_seqs:
         return f"best_of {request.best_of} is above max_num_seqs {config.max_num_seqs}: it would wait for ever"
     return config.prefix_cannot(request)
@@ -229,6 +230,7 @@ def _in_flight_v1(config: V1Config) -> int:
 
 
 POLICIES: dict[str, Policy] = {
+    "vllm-paper": Policy(VllmPaperConfig, VllmPaperScheduler, work_paper, _busy_02, _cannot_02, _fatal_02),
     "vllm-0.2": Policy(Vllm02Config, Vllm02Scheduler, work_02, _busy_02, _cannot_02, _fatal_02),
     "vllm-0.6": Policy(Vllm06Config, Vllm06Scheduler, work_06, _busy_02, _cannot_06, _fatal_06, timed=True),
     "vllm-v1": Policy(V1Config, V1Scheduler, work_v1, _busy_v1, _cannot_v1, _fatal_v1, _in_flight_v1),

@@ -1,7 +1,8 @@
-"""The scheduler of the vLLM paper (§5.4.5; exact rules of vLLM 0.2.7): prompts first, all-or-nothing preemption.
+"""The scheduler of vLLM 0.2.7, released after the paper: prompts first, all-or-nothing preemption (§5.4.5).
 
-A step processes either prompts or one token of every running sequence. Groups run first come, first served; when blocks
-run out the newest is preempted, by recomputation if it has one sequence, else by swapping.
+A step processes either prompts or one token of every running sequence; the paper's own engine (`vllm_paper`) has both
+in one step. Groups run first come, first served; when blocks run out the newest is preempted, by recomputation if it
+has one sequence, else by swapping.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import TYPE_CHECKING
 from ....errors import InputError, RunError
 from ..memory.blocks import Allocation, BlockManager
 from .request import LLMRequest, Sequence, SequenceGroup, Status
-from .vllm02_state import Vllm02Config, Vllm02Step
+from .vllm02_state import PagedConfig, Vllm02Config, Vllm02Step
 
 if TYPE_CHECKING:
     from ..decoding.genealogy import Survivors
 
-__all__ = ["Vllm02Config", "Vllm02Scheduler", "Vllm02Step"]
+__all__ = ["PagedConfig", "Vllm02Config", "Vllm02Scheduler", "Vllm02Step"]
 
 
 class Vllm02Scheduler:
@@ -28,13 +29,13 @@ class Vllm02Scheduler:
 
     Parameters
     ----------
-    config : Vllm02Config
-        Engine arguments.
+    config : PagedConfig
+        Engine arguments; of this scheduler a `Vllm02Config`.
     survivors : Survivors, optional
         Decides from which beam each beam of a step continues; without it every beam continues itself.
     """
 
-    def __init__(self, config: Vllm02Config, survivors: Survivors | None = None) -> None:
+    def __init__(self, config: PagedConfig, survivors: Survivors | None = None) -> None:
         self.config = config
         self.survivors = survivors
         self.memory = BlockManager(
@@ -99,8 +100,23 @@ class Vllm02Scheduler:
         return Sequence(self._sequences - 1, length, output, status)
 
     def _prompts(self) -> Vllm02Step:
-        """Admit waiting prompts, first come, first served, until one does not fit."""
-        step, lengths = Vllm02Step("prompt"), list[int]()
+        """A step of prompts alone."""
+        step = Vllm02Step("prompt")
+        lengths = self._admit(step)
+        step.num_batched_tokens = len(lengths) * max(lengths, default=0)
+        if not step.scheduled:
+            step.kind = "idle"  # requests that were ignored take no time
+        return step
+
+    def _takes(self, step: Vllm02Step, lengths: list[int]) -> bool:
+        """Whether prompts of these lengths fit a step."""
+        assert isinstance(self.config, Vllm02Config)
+        padded = len(lengths) * max(lengths)
+        return padded <= self.config.token_budget and padded - sum(lengths) <= self.config.max_paddings
+
+    def _admit(self, step: Vllm02Step) -> list[int]:
+        """Let waiting prompts join a step, first come, first served, until one does not fit; the tokens of each."""
+        lengths = list[int]()
         # The checks come in the order of vLLM 0.2.7: a request that can never run is dropped even where the budget is
         # used up, and the first one that does not fit ends the loop.
         limit = min(self.config.max_model_len, self.config.token_budget)
@@ -116,8 +132,7 @@ class Vllm02Scheduler:
                 step.ignored.append(self.waiting.pop(0))
                 continue
             tried = [*lengths, prompt.length - self.config.prefix_tokens(group.request)]
-            padded = len(tried) * max(tried)
-            if padded > self.config.token_budget or padded - sum(tried) > self.config.max_paddings:
+            if not self._takes(step, tried):
                 break
             if running < 0:
                 running = sum(group.max_running for group in self.running)
@@ -130,10 +145,8 @@ class Vllm02Scheduler:
             prompt.status = Status.RUNNING
             self.running.append(self.waiting.pop(0))
             step.scheduled.append(group)
-        step.num_batched_tokens = len(lengths) * max(lengths, default=0)
-        if not step.scheduled:
-            step.kind = "idle"  # requests that were ignored take no time
-        return step
+        step.prompts = len(lengths)
+        return lengths
 
     def _decodes(self) -> Vllm02Step:
         """A token for every running sequence; preempt the newest groups where blocks run out, else swap in."""

@@ -1,4 +1,4 @@
-"""What the scheduler of the paper's vLLM works on: its options and its steps."""
+"""What the schedulers of the paper's vLLM and of vLLM 0.2 work on: their options and steps."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Literal
 from ....errors import InputError
 from .request import LLMRequest, SequenceGroup
 
-__all__ = ["Vllm02Config", "Vllm02Step"]
+__all__ = ["PagedConfig", "Vllm02Config", "Vllm02Step"]
 
 
 @dataclass(frozen=True, slots=True)
-class Vllm02Config:
-    """Engine arguments, by vLLM's own names.
+class PagedConfig:
+    """Engine arguments of the first engines with blocks, by vLLM's own names.
 
     Parameters
     ----------
@@ -22,11 +22,9 @@ class Vllm02Config:
     max_model_len : int
         Tokens that a sequence may have.
     max_num_batched_tokens : int, optional
-        Padded prompt tokens in a step; by default ``max(2048, max_model_len)``.
+        Tokens in a step: of 0.2 padded prompt tokens, by default ``max(2048, max_model_len)``.
     max_num_seqs : int
         Sequences that may run at once.
-    max_paddings : int
-        Padding tokens in a prompt step.
     preemption_mode : {"recompute", "swap"}, optional
         What becomes of a preempted group of one sequence; as in vLLM, recomputed unless said otherwise. Groups of
         several sequences are always swapped.
@@ -48,7 +46,6 @@ class Vllm02Config:
     max_model_len: int = 2048
     max_num_batched_tokens: int | None = None
     max_num_seqs: int = 256
-    max_paddings: int = 256
     watermark: float = 0.01
     preemption_mode: str | None = None
     prefixes: tuple[int, ...] = ()
@@ -58,12 +55,9 @@ class Vllm02Config:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise InputError(f"{name}: expected an integer >= 1 (got {value!r})")
-        for name, least in (("max_num_batched_tokens", 1), ("max_paddings", 0)):
-            value = getattr(self, name)
-            if value is None and name == "max_num_batched_tokens":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InputError(f"{name}: expected an integer >= {least} (got {value!r})")
+        value = self.max_num_batched_tokens
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise InputError(f"max_num_batched_tokens: expected an integer >= 1 (got {value!r})")
         if self.preemption_mode not in (None, "recompute", "swap"):
             raise InputError(f"preemption_mode: expected 'recompute' or 'swap' (got {self.preemption_mode!r})")
         given: Any = self.prefixes
@@ -78,7 +72,7 @@ class Vllm02Config:
 
     @property
     def token_budget(self) -> int:
-        """Padded prompt tokens in a step."""
+        """Tokens in a step."""
         return self.max_num_batched_tokens or max(2048, self.max_model_len)
 
     def prefix_tokens(self, request: LLMRequest) -> int:
@@ -99,6 +93,30 @@ class Vllm02Config:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class Vllm02Config(PagedConfig):
+    """Engine arguments of vLLM 0.2.7.
+
+    Parameters
+    ----------
+    max_paddings : int
+        Padding tokens in a prompt step. The others are those of `PagedConfig`.
+
+    Raises
+    ------
+    InputError
+        On a value out of its range.
+    """
+
+    max_paddings: int = 256
+
+    def __post_init__(self) -> None:
+        PagedConfig.__post_init__(self)  # by name: a class with slots is made twice, and `super()` sees the first
+        value = self.max_paddings
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise InputError(f"max_paddings: expected an integer >= 0 (got {value!r})")
+
+
 Pairs = list[tuple[int, int]]
 
 
@@ -108,10 +126,12 @@ class Vllm02Step:
 
     Parameters
     ----------
-    kind : {"prompt", "decode", "idle"}
-        Prompts are processed, or every running sequence gets a token, or there is nothing to do.
+    kind : {"prompt", "decode", "mixed", "idle"}
+        Prompts are processed, or every running sequence gets a token, or both, or there is nothing to do.
     scheduled : list of SequenceGroup
         The groups, in order.
+    prompts : int
+        How many of them, the last ones, are prompts.
     num_batched_tokens : int
         Tokens in the batch, a prompt batch's padding included.
     swap_out, swap_in, copies : list of (int, int)
@@ -122,8 +142,9 @@ class Vllm02Step:
         Groups that lost their blocks, to be recomputed or swapped in later.
     """
 
-    kind: Literal["prompt", "decode", "idle"] = "idle"
+    kind: Literal["prompt", "decode", "mixed", "idle"] = "idle"
     scheduled: list[SequenceGroup] = field(default_factory=list[SequenceGroup])
+    prompts: int = 0
     num_batched_tokens: int = 0
     swap_out: Pairs = field(default_factory=list[tuple[int, int]])
     swap_in: Pairs = field(default_factory=list[tuple[int, int]])

@@ -15,7 +15,7 @@ from .vllm02 import Vllm02Scheduler, Vllm02Step
 from .vllm06 import Vllm06Scheduler, Vllm06Step
 from .vllm_v1 import V1Scheduler, V1Step
 
-__all__ = ["Work", "work_02", "work_06", "work_contiguous", "work_v1"]
+__all__ = ["Work", "work_02", "work_06", "work_contiguous", "work_paper", "work_v1"]
 
 
 @dataclass(slots=True)
@@ -67,14 +67,15 @@ class Work:
 
 
 def work_02(scheduler: Vllm02Scheduler, step: Vllm02Step, padded: bool) -> Work:
-    """A step of the paper's vLLM."""
+    """A step of vLLM 0.2."""
     iteration, size, tables, wasted = None, scheduler.config.block_size, scheduler.memory.tables, 0.0
-    before: list[int] = []  # tokens of each prompt that are in reserved blocks
-    if step.kind == "prompt":
-        before = [scheduler.config.prefix_tokens(group.request) for group in step.scheduled]
-        rest = [g.having(Status.RUNNING)[0].length - n for g, n in zip(step.scheduled, before, strict=True)]
-        width = max(rest)
-        chunks = tuple((width if padded else new, n) for new, n in zip(rest, before, strict=True))
+    prompts = step.scheduled[len(step.scheduled) - step.prompts :]
+    before = [scheduler.config.prefix_tokens(group.request) for group in prompts]  # tokens in reserved blocks
+    lengths = [group.having(Status.RUNNING)[0].length for group in prompts]
+    rest = [length - n for length, n in zip(lengths, before, strict=True)]
+    width = max(rest, default=0)
+    chunks = tuple((width if padded else new, n) for new, n in zip(rest, before, strict=True))
+    if chunks:
         iteration = Iteration(chunks, outputs=len(chunks))
     running = context = blocks = 0
     for group in scheduler.running:
@@ -86,18 +87,18 @@ def work_02(scheduler: Vllm02Scheduler, step: Vllm02Step, padded: bool) -> Work:
                 blocks += len(table)
                 if len(table) * size > length:  # in a prompt step the newest token may have no slot yet
                     wasted += (len(table) * size - length) / table[-1].shares
-    if step.kind == "decode" and running:  # a decode step schedules all that run
-        iteration = Iteration((), running, context, running)
+    if step.kind in ("decode", "mixed") and running:  # such a step schedules all that run
+        iteration = Iteration(chunks, running - len(chunks), context - sum(lengths), running)
     pool = scheduler.memory.gpu
     held = pool.size - pool.free_blocks
     idle = scheduler.memory.idle_reserved if scheduler.memory.reserved else 0
     return Work(
         iteration,
         emits=[group.request.id for group in step.scheduled],
-        admitted=[g.request.id for g in step.scheduled] if step.kind == "prompt" else [],
+        admitted=[g.request.id for g in prompts],
         preempted=[group.request.id for group in step.preempted],
         ignored=[group.request.id for group in step.ignored],
-        cached={g.request.id: n for g, n in zip(step.scheduled, before, strict=False) if n},
+        cached={g.request.id: n for g, n in zip(prompts, before, strict=True) if n},
         swap_out=len(step.swap_out),
         swap_in=len(step.swap_in),
         copies=len(step.copies),
@@ -108,6 +109,11 @@ def work_02(scheduler: Vllm02Scheduler, step: Vllm02Step, padded: bool) -> Work:
         capacity_tokens=pool.size * size,
         shared_tokens=(blocks - (held - idle)) * size,
     )
+
+
+def work_paper(scheduler: Vllm02Scheduler, step: Vllm02Step, padded: bool) -> Work:
+    """A step of the paper's vLLM, which has no padding: all its tokens are one sequence (§5.4.3)."""
+    return work_02(scheduler, step, padded=False)
 
 
 def work_06(scheduler: Vllm06Scheduler, step: Vllm06Step, padded: bool) -> Work:

@@ -1,4 +1,4 @@
-"""vLLM 0.2 compiled, group by group: `vllm02.Vllm02Scheduler` on one engine, step for step."""
+"""vLLM 0.2 and the paper's compiled, group by group: `vllm02` and `vllm_paper` on one engine, step for step."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def _gone(x: GroupRules, s: GroupTables, now: float) -> None:
 
 
 @_inline
-def _admit(x: GroupRules, s: GroupTables, now: float) -> tuple[int, int]:
-    """Waiting prompts, in order, until one does not fit: how many are processed, how many ignored."""
+def _admit(x: GroupRules, s: GroupTables, now: float, decodes: int) -> tuple[int, int]:
+    """Waiting prompts, in order, until one does not fit beside `decodes`: how many are processed, how many ignored."""
     g = s.engine[0]
     chunks = ignored = widest = together = 0
     while g.back + g.arrived - g.head > 0:
@@ -43,8 +43,10 @@ def _admit(x: GroupRules, s: GroupTables, now: float) -> tuple[int, int]:
         if not never:
             if g.free - need < x.watermark:
                 break
-            area = (chunks + 1) * most
-            if area > x.budget or area - together - rest > x.paddings or g.wide + q.wide > x.max_seqs:
+            area = decodes + together + rest if x.mixed else (chunks + 1) * most
+            if area > x.budget or (not x.mixed and area - together - rest > x.paddings):
+                break
+            if g.wide + q.wide > x.max_seqs:
                 break
         if g.back:
             g.back -= 1
@@ -183,7 +185,7 @@ def _complete(x: GroupRules, s: GroupTables, chunks: int, now: float, runs: Any)
     kept = 0
     for i in range(g.running):
         r = s.running[i]
-        if (chunks == 0 or s.group[r].mark == g.rows) and _tokens(x, s, r, now, runs):
+        if (x.mixed or chunks == 0 or s.group[r].mark == g.rows) and _tokens(x, s, r, now, runs):
             continue
         s.running[kept] = r
         kept += 1
@@ -214,8 +216,8 @@ def serve_engine(x: Any, price: Any, s: Any, now: float, clock: Any, state: Any,
         if now >= x.until:
             break
         chunks = ignored = preempted = out = back = decodes = context = 0
-        if g.swapped == 0:
-            chunks, ignored = _admit(x, s, now)
+        if g.swapped == 0 and not x.mixed:
+            chunks, ignored = _admit(x, s, now, 0)
         if chunks + ignored == 0:
             preempted, out = _make_room(x, s)
             if out < 0:
@@ -227,6 +229,8 @@ def serve_engine(x: Any, price: Any, s: Any, now: float, clock: Any, state: Any,
                 q = s.group[s.running[i]]
                 decodes += q.there
                 context += q.there * q.length
+            if x.mixed and preempted == 0 and g.swapped == 0:
+                chunks, ignored = _admit(x, s, now, decodes)
         seconds, prefill = 0.0, 0
         if chunks + decodes:
             seconds = seconds_of(kind, line, grid, decodes, context, s.new, s.old, chunks, decodes + chunks)

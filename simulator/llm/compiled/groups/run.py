@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from ...decoding.genealogy import CHUNK, Genealogy
 from ...memory.swapping import SwapCost
+from ...policy.vllm02_state import Vllm02Config
+from ...policy.vllm_paper import VllmPaperScheduler
 from ...world import World
 from ..lists import wider
 from .tables import ENGINE, GROUP, GroupRules, GroupTables
@@ -31,7 +33,9 @@ class Served(NamedTuple):
 
 
 def needs_groups(world: World) -> bool:
-    """Whether a world of vLLM 0.2 is more than the loop for single sequences can do."""
+    """Whether a world of the paper's vLLM or of 0.2 is more than the loop for single sequences can do."""
+    if world.policy.scheduler is VllmPaperScheduler:
+        return True
     several = world.trace.best_of is not None and bool(np.any(world.trace.best_of > 1))
     return several or world.config.preemption_mode == "swap" or bool(world.config.prefixes)
 
@@ -64,9 +68,10 @@ def _rules(world: World, until: float | None) -> GroupRules:
         budget=c.token_budget,
         max_seqs=c.max_num_seqs,
         limit=min(c.max_model_len, c.token_budget),
-        paddings=c.max_paddings,
+        paddings=c.max_paddings if isinstance(c, Vllm02Config) else 0,
+        mixed=world.policy.scheduler is VllmPaperScheduler,
         watermark=int(c.watermark * c.num_gpu_blocks),
-        padded=world.padded,
+        padded=world.padded and world.policy.scheduler is not VllmPaperScheduler,
         swap=c.preemption_mode == "swap",
         copies=0 if swap is None else 2 * swap.layers,
         copy_s=0.0 if swap is None else max(swap.start_s, swap.piece_bytes / swap.bandwidth),

@@ -50,6 +50,7 @@ class GroupRules(NamedTuple):
     max_seqs: int
     limit: int  # longest prompt
     paddings: int
+    mixed: bool  # the rules of the paper's vLLM: prompts and decodes in one step; else 0.2's
     watermark: int
     padded: bool
     swap: bool  # single sequences, too, when they are preempted

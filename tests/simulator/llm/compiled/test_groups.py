@@ -1,4 +1,4 @@
-"""vLLM 0.2 with several sequences per request, beams, swaps and reserved prefixes: compiled against the reference."""
+"""The paper's vLLM and 0.2, with samples, beams, swaps and reserved prefixes: compiled against the reference."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ from meshwright.simulator.llm.decoding.genealogy import Genealogy
 from meshwright.simulator.llm.memory.swapping import SwapCost
 
 PREFIXES = (5, 8)
+POLICIES = ("vllm-paper", "vllm-0.2")
+
+
+def asked(policy, config):
+    """The options that the policy has: the paper's vLLM pads nothing."""
+    return {k: v for k, v in config.items() if k != "max_paddings" or policy == "vllm-0.2"}
 
 
 @st.composite
@@ -73,7 +79,8 @@ def test_bit_for_bit_on_a_grid_of_times(data):
     config, way = data.draw(settings_02(trace)), data.draw(ways())
     if data.draw(st.integers(0, 4)) == 0:
         config["max_model_len"], way["too_long"] = data.draw(st.sampled_from([16, 24])), "ignore"
-    if found := both(trace, config, data.draw(costs(ticks(1, 200))), policy="vllm-0.2", **way):
+    policy = data.draw(st.sampled_from(POLICIES))
+    if found := both(trace, asked(policy, config), data.draw(costs(ticks(1, 200))), policy=policy, **way):
         same(*found)
 
 
@@ -83,12 +90,14 @@ def test_beams_that_die_often(data, survival):
     trace = data.draw(traces(st.just(True)))
     config = data.draw(settings_02(trace, roomy=True))
     more = {"swap": SwapCost(2, 1000), "survivors": Genealogy(data.draw(st.integers(0, 9)), survival)}
-    if found := both(trace, config, ConstantCost(1.0), policy="vllm-0.2", **more):
+    policy = data.draw(st.sampled_from(POLICIES))
+    if found := both(trace, asked(policy, config), ConstantCost(1.0), policy=policy, **more):
         same(*found)
 
 
+@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("beam", [False, True])
-def test_long_outputs_under_pressure(beam):
+def test_long_outputs_under_pressure(beam, policy):
     """Hundreds of tokens: several chunks of draws, and swaps."""
     base = draw([80, 15, 250, 40], [169, 50, 400, 10], 100, rate=4.0, seed=1)
     trace = LLMTrace(
@@ -97,7 +106,7 @@ def test_long_outputs_under_pressure(beam):
     )  # fmt: skip
     config = {"num_gpu_blocks": 300, "num_cpu_blocks": 3000, "max_model_len": 2048}
     cost = LinearCost(0.01, 2e-5, 1e-7, 1e-9, 1e-5)
-    ours, theirs = both(trace, config, cost, policy="vllm-0.2", swap=SwapCost(40, 40960), seed=7)
+    ours, theirs = both(trace, config, cost, policy=policy, swap=SwapCost(40, 40960), seed=7)
     assert ours.iterations.swap_out.sum() > 100
     assert ours.iterations.shared_tokens.max() > 0
     same(ours, theirs, tolerance=1e-9)

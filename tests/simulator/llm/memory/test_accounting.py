@@ -16,6 +16,7 @@ from meshwright.simulator.llm.policy.fastertransformer import FasterTransformerS
 from meshwright.simulator.llm.policy.orca import OrcaScheduler
 from meshwright.simulator.llm.policy.vllm02 import Vllm02Config, Vllm02Scheduler
 from meshwright.simulator.llm.policy.vllm06 import Vllm06Config, Vllm06Scheduler
+from meshwright.simulator.llm.policy.vllm_paper import VllmPaperConfig, VllmPaperScheduler
 from meshwright.simulator.llm.policy.vllm_v1 import V1Config, V1Scheduler
 
 
@@ -125,6 +126,7 @@ POLICIES = {
     "orca-pow2": lambda: OrcaScheduler(ContiguousConfig(200, max_model_len=32), "pow2"),
     "orca-oracle": lambda: OrcaScheduler(ContiguousConfig(200, max_model_len=32), "oracle"),
     "fastertransformer": lambda: FasterTransformerScheduler(ContiguousConfig(200, max_model_len=32)),
+    "vllm-paper": lambda: VllmPaperScheduler(VllmPaperConfig(25, 100, block_size=8, max_model_len=32)),
     "vllm-0.2": lambda: Vllm02Scheduler(Vllm02Config(25, 100, block_size=8, max_model_len=32)),
     "vllm-0.6": lambda: Vllm06Scheduler(
         Vllm06Config(25, 100, 8, 32, enable_prefix_caching=True, preemption_mode="swap", num_lookahead_slots=3)

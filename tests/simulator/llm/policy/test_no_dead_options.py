@@ -45,6 +45,7 @@ from meshwright.simulator.llm.policy.request import LLMRequest
 from meshwright.simulator.llm.policy.sarathi import SarathiConfig
 from meshwright.simulator.llm.policy.vllm02_state import Vllm02Config
 from meshwright.simulator.llm.policy.vllm06 import Vllm06Config
+from meshwright.simulator.llm.policy.vllm_paper import VllmPaperConfig
 from meshwright.simulator.llm.policy.vllm_v1_state import V1Config
 
 DENSE = DecoderSpec("toy", 4, 2048, 16, 8192, 32768, 8, 128)
@@ -199,6 +200,13 @@ POLICIES = {
         "enable_chunked_prefill": [True], "policy": ["priority"], "preemption_mode": [None], "delay_factor": [2.0],
         "num_lookahead_slots": [8], "watermark": [0.2], "max_loras": [1],
     }),
+    "vllm-paper": (VllmPaperConfig, [
+        {"num_gpu_blocks": 40, "num_cpu_blocks": 40, **SMALL}, {"num_gpu_blocks": 60, "num_cpu_blocks": 40, **SMALL},
+    ], {
+        "num_gpu_blocks": [30], "num_cpu_blocks": [4], "block_size": [8], "max_model_len": [100],
+        "max_num_batched_tokens": [128], "max_num_seqs": [4], "watermark": [0.2], "preemption_mode": ["swap"],
+        "prefixes": [(4,)],
+    }),
     "vllm-0.2": (Vllm02Config, [
         {"num_gpu_blocks": 40, "num_cpu_blocks": 40, **SMALL}, {"num_gpu_blocks": 60, "num_cpu_blocks": 40, **SMALL},
     ], {
@@ -250,7 +258,7 @@ def test_policies_have_no_other_options(policy: str) -> None:
 def test_options_of_policies(policy: str, name: str) -> None:
     _, bases, values = POLICIES[policy]
     for base, value, (kind, work) in product(bases, values[name], WORK.items()):
-        if kind in ("several", "marked") and policy != "vllm-0.2":
+        if kind in ("several", "marked") and policy not in ("vllm-paper", "vllm-0.2"):
             continue
         if kind == "adapted" and "max_loras" not in base:
             continue
