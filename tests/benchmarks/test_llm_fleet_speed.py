@@ -13,7 +13,16 @@ import pytest
 from flat_options import llm_asked
 from meshwright.profiles import LinkSpec, device
 from meshwright.profiles.llm import decoder, iteration_cost
-from meshwright.simulator.llm import Autoscaling, Faults, LLMTrace, Pools, renewal_times, simulate_llm
+from meshwright.simulator.llm import (
+    Autoscaling,
+    Faults,
+    LLMTrace,
+    Pools,
+    Speculative,
+    conversations,
+    renewal_times,
+    simulate_llm,
+)
 from meshwright.traces.lengths import SHAREGPT
 
 CONFIG = {"num_blocks": 850, "max_model_len": 2048, "max_num_batched_tokens": 2048, "max_num_seqs": 256}
@@ -25,6 +34,8 @@ WAYS = {
     "faults": {"faults": FAULTS, "engines": 5},
     "autoscaling": {"scaling": SCALING, "engines": 4},
     "both, asynchronous": {"faults": FAULTS, "scaling": SCALING, "engines": 4},
+    "both, 4 drafts": {"faults": FAULTS, "scaling": SCALING, "engines": 4, "speculative": Speculative(4, 0.7)},
+    "both, conversations with windows": {"faults": FAULTS, "scaling": SCALING, "engines": 4},
     "pools": {"pools": POOLS},
     "pools, from a buffer": {"pools": replace(POOLS, handoff="buffer")},
     "pools, faults, autoscaling": {"pools": POOLS, "faults": FAULTS, "scaling": replace(SCALING, role="decode")},
@@ -45,8 +56,13 @@ def seconds(call, rounds):
 def test_a_quarter_of_an_hour_of_a_fleet(name, benchmark):
     lengths = SHAREGPT.sample(N, seed=0)
     trace = LLMTrace(renewal_times(8.0, N, seed=0), lengths.prompt, lengths.output)
-    cost = iteration_cost(decoder("opt-13b"), device("a100-40gb"), max_tokens=4096, max_outputs=512)
     config = {**CONFIG, "async_scheduling": "asynchronous" in name}
+    if "windows" in name:  # half the layers see 128 tokens; the prefix cache finds the history, and its last window
+        trace = conversations(
+            lengths.prompt, lengths.output, N // 3, rate=8 / 3, turns=3, think_s=20.0, max_model_len=2048, seed=1
+        )
+        config |= {"num_blocks": 1700, "sliding_window": 128, "full_groups": 1, "window_groups": 1}
+    cost = iteration_cost(decoder("opt-13b"), device("a100-40gb"), max_tokens=4096, max_outputs=512)
 
     def run(engine="compiled"):
         return simulate_llm(

@@ -90,17 +90,17 @@ def traces(draw_):
 
 
 @st.composite
-def options(draw_, trace, alone=True, size=0):
+def options(draw_, trace, alone=True, size=0, windows=True):
     """Of engines that are alone, or of one half of pools, in blocks of some size."""
     size = size or draw_(st.integers(1, 6))
     least = -(-int((trace.prompt_tokens + trace.output_tokens).max()) // size)
-    caching, windows = draw_(st.booleans()), {}
-    if alone and not caching and draw_(st.integers(0, 3)) == 0:  # layers with a window beside others, or without
-        windows = {"sliding_window": draw_(st.integers(1, 30)), "full_groups": draw_(st.integers(0, 1))}
-        windows["window_groups"] = draw_(st.integers(1, 2))
-        least *= windows["full_groups"] + windows["window_groups"]
+    caching, near = draw_(st.booleans()), {}
+    if alone and windows and draw_(st.integers(0, 3)) == 0:  # layers with a window beside others, or without
+        near = {"sliding_window": draw_(st.integers(1, 30)), "full_groups": draw_(st.integers(0, 1))}
+        near["window_groups"] = draw_(st.integers(1, 2))
+        least *= near["full_groups"] + near["window_groups"]
     return {
-        **windows,
+        **near,
         "num_blocks": least + 1 + draw_(st.integers(0, 20)),
         "block_size": size,
         "max_model_len": 64,

@@ -7,7 +7,7 @@ from flat_options import llm_asked
 from hypothesis import strategies as st
 from meshwright.errors import InputError
 from meshwright.profiles.llm import ConstantCost, FittedCost, LinearCost
-from meshwright.simulator.llm import LLMTrace, simulate_llm
+from meshwright.simulator.llm import LLMTrace, Speculative, simulate_llm
 from meshwright.simulator.llm.compiled.fleet.routing import KINDS
 
 TICK = 2.0**-20
@@ -118,3 +118,34 @@ def costs(number):
         st.tuples(*[number] * 5).map(lambda c: LinearCost(*c)),
         st.builds(FittedCost, three, three, three, st.integers(1, 6)),
     )
+
+
+@st.composite
+def drafts(draw_):
+    k = draw_(st.integers(1, 5))
+    chance = st.sampled_from([0.0, 0.3, 0.7, 0.95, 1.0])
+    return Speculative(
+        k, tuple(draw_(st.lists(chance, min_size=k, max_size=k))), draw_(st.none() | costs(ticks(1, 50))),
+        draw_(ticks(0, 20)), draw_(st.booleans()),
+    )  # fmt: skip
+
+
+@st.composite
+def alike(draw_, n):
+    """Requests of which turns begin with the history, or prompts have one beginning."""
+    column = lambda low, high: draw_(st.lists(st.integers(low, high), min_size=n, max_size=n))  # noqa: E731
+    prompt, output, cuts = column(4, 30), column(1, 12), column(0, 8)
+    more = {
+        "prefix_block": 4,
+        "prefix_ids": [
+            [0 if k < cut else 1 + row % 3 for k in range(-(-tokens // 4))]
+            for row, (tokens, cut) in enumerate(zip(prompt, cuts, strict=True))
+        ],
+    }
+    if draw_(st.booleans()):
+        back = column(0, 3)
+        more = {"after": [row - k if 0 < k <= row else -1 for row, k in enumerate(back)]}
+        for row, last in enumerate(more["after"]):
+            if last >= 0:
+                prompt[row] = min(prompt[last] + output[last] + row % 3, 40)
+    return LLMTrace(np.cumsum(column(0, 40)) * TICK, prompt, output, **more)

@@ -8,6 +8,7 @@ from ...fleet.options import Fleet
 from ...policy.vllm_v1 import V1Scheduler
 from ...world import World
 from ..contents import unlike
+from ..fleet.drafts import drafts_of
 from ..fleet.routing import KINDS, router_name
 from ..known import unknown
 from ..prices import why_no_price
@@ -28,7 +29,7 @@ def why_not_dynamic(world: World, fleet: Fleet) -> str | None:
     """
     if fleet.pools is not None and (why := _why_no_pools(world, fleet)) is not None:
         return why
-    if fleet.pools is None and world.policy.scheduler is not V1Scheduler:
+    if fleet.pools is None and world.policy.scheduler is not V1Scheduler and drafts_of(world.policy) is None:
         return "faults and autoscaling are compiled for the policy 'vllm-v1' only"
     if any(rule.scaler is not None for rule in fleet.scaling):
         return "a scaler of your own is not compiled"

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from .....jit import inner
-from ..fleet.tables import DECODES, WAITS, Tables
+from ..fleet.tables import DECODES, WAITS, FleetRules, Tables
 from ..rules import BARE
+from ..streams import STEP_LOW
 from .events import AGAIN, ARRIVES, BACK, DIES, FAILS, REPAIRED, schedule
 from .handoff import forget, row_of
 from .members import become, empty, let_go, wake
@@ -22,11 +23,11 @@ _inline: Any = inner(**BARE)
 
 
 @_inline
-def note_given(d: Ledger, runs: Any, low: int, high: int, k: int) -> None:
+def note_given(x: FleetRules, d: Ledger, runs: Any, low: int, high: int, k: int) -> None:
     """Of the runs of tokens that were noted: their engine, and how many tokens each request was given."""
     for i in range(low, high):
         runs[0, i], runs[3, i] = row_of(d, runs[0, i]), k
-        d.trip[runs[0, i]].had += runs[2, i] - runs[1, i] + 1
+        d.trip[runs[0, i]].had += runs[2, i] if x.drafts else runs[2, i] - runs[1, i] + 1
 
 
 @_inline
@@ -45,7 +46,7 @@ def _under_way(s: Tables, d: Ledger, k: int, now: float, clock: Any, state: Any)
 
 
 @_inline
-def _given(s: Tables, d: Ledger, k: int, runs: Any, n_runs: int) -> int:
+def _given(x: FleetRules, s: Tables, d: Ledger, k: int, runs: Any, n_runs: int) -> int:
     """End the runs of tokens of an engine's requests before the iterations under way: how many runs there are."""
     m, before = d.member[k], n_runs
     g = s.engine[m.slot]
@@ -58,18 +59,21 @@ def _given(s: Tables, d: Ledger, k: int, runs: Any, n_runs: int) -> int:
                 runs[0, n_runs], runs[1, n_runs], runs[2, n_runs] = r, q.begin, last
                 n_runs += 1
         r = d.trip[r].behind
-    note_given(d, runs, before, n_runs, k)
+    note_given(x, d, runs, before, n_runs, k)
     return n_runs
 
 
 @_inline
-def _anew(s: Tables, r: int) -> None:
+def _anew(x: FleetRules, s: Tables, r: int) -> None:
     """A request is as if it had just come."""
     q = s.request[r]
     q.slot = q.after = q.ahead = q.mark = q.before = q.behind = q.begin = q.child = q.sibling = q.parent = -1
     q.base = q.joined = q.computed = q.awaited = q.owed = q.stamp = q.last = q.resumed = 0
     q.blocks = q.gone = q.published = 0
     q.length, q.state = q.prompt, WAITS
+    if x.drafts:
+        q.span = 0
+        s.drafts.stream[r, STEP_LOW] = 0  # it draws from the beginning of its stream
 
 
 @_inline
@@ -120,7 +124,7 @@ def _retry(
     for half in range(row, len(d.trip), len(d.scheduled)):
         if w.keep:
             s.request[half].prompt += t.had - t.kept
-        _anew(s, half)
+        _anew(xs[FIRST], s, half)
     if w.keep:
         t.kept = t.had
     if h is not None:
@@ -141,7 +145,7 @@ def dies(
     clock, state, runs = tables
     m = d.member[k]
     e, drained = m.slot, m.state == DRAINING
-    n_runs = _given(s, d, k, runs, n_runs)
+    n_runs = _given(xs[m.role], s, d, k, runs, n_runs)
     s.engine[e].iteration -= _under_way(s, d, k, now, clock, state)
     become(d, k, GONE if drained else DOWN, now)  # one that is being drained was to go anyway: nobody repairs it
     empty(xs[m.role], s, h, e)

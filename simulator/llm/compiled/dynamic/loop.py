@@ -1,22 +1,24 @@
 """The compiled loop over engines that fail, come and go, of pools too: `fleet.run.FleetRun` in numbers.
 
-It is for today's vLLM, and the loop of the compiled fleet (`compiled.fleet.loop`) with more kinds of events: the same
-order among those of one instant, and an event that would be the next one in any case never enters the heap. What
-concerns pools is compiled only where there are some (`h` is not None).
+It is for today's vLLM, with drafts or without, and the loop of the compiled fleet (`compiled.fleet.loop`) with more
+kinds of events: the same order among those of one instant, and an event that would be the next one in any case never
+enters the heap. What concerns pools is compiled only where there are some (`h` is not None).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .....jit import inner, kernel
 from ..fleet.events import pop
-from ..fleet.loop import NOTHING_LEFT, STOPPED, TABLE_FULL, note_iteration
-from ..fleet.tables import FleetRules, Tables
+from ..fleet.loop import NOTHING_LEFT, STOPPED, TABLE_FULL, note_iteration, plain_cost
+from ..fleet.speculative import complete_drafted, decide_drafted, drafted_cost
+from ..fleet.tables import SPECULATIVE, V1, FleetRules, Tables
 from ..fleet.v1 import complete
-from ..rules import BARE, LOOP, seconds_of
+from ..rules import BARE, LOOP
 from ..times import varied
 from .breakdowns import note_given
 from .events import DECIDES, ENDS, SCALE, STEP, code_of, schedule, stamp_of, what_of
@@ -27,7 +29,7 @@ from .requests import done, prompt_done
 from .routers import DRAWS_OF_ONE
 from .tables import DRAWS, FIRST, LEFT, MEMBERS, SPANS, USED, ZERO, Handoff, Ledger
 
-__all__ = ["TABLE_FULL", "serve_changing"]
+__all__ = ["LOOPS", "TABLE_FULL"]
 
 _inline: Any = inner(**BARE)
 
@@ -101,109 +103,136 @@ def _note(
         state[7, n] = s.engine[m.slot].held * x.size - state[5, n]  # blocks that are held for transfers are nobody's
 
 
-@kernel(**LOOP)
-def serve_changing(
-    roles: Any, w: Any, s: Any, d: Any, h: Any, calls: Any, tables: Any, counters: Any, end: float
-) -> Any:
-    """Serve requests until none is left, or a table is full.
+@_inline
+def _complete(
+    x: FleetRules, s: Tables, d: Ledger, h: Handoff | None, e: int, now: float, runs: Any, n_runs: int
+) -> int:
+    """The earliest step under way of an engine ends, alone or of a pool; returns the runs noted."""
+    if h is None:
+        return complete(x, s, e, now, runs, n_runs)
+    return complete_half(x, s, d, h, e, runs, n_runs)
 
-    `roles`: of each role its `FleetRules`, and its `Price`; `h`: the `Handoff` of pools, None: there are none. `calls`:
-    as `fleet.loop` has them, with the `Routing` of each role.
 
-    `tables`: clock, state, runs as `fleet.loop` has them, with an engine's number instead of its row; runs have it as a
-    fourth line. Where `state` has the engine -1, that iteration never was. `counters`: iterations, runs.
+@_inline
+def _decide_drafted(x: FleetRules, s: Tables, d: Ledger, h: None, e: int, now: float, runs: Any, n_runs: int) -> Any:
+    return decide_drafted(x, s, e, now, runs, n_runs)
 
-    Returns
-    -------
-    status, iterations, runs : int
-    end : float
-        The time of the last event.
-    """
-    xs, prices = roles
-    clock, _, runs = tables
-    n, n_runs = counters
-    streams = len(prices[FIRST].top.keys) // prices[FIRST].top.ranks
-    rows, room = clock.shape[1], runs.shape[1] - 2 * s.looked.shape[1] - len(d.trip) - 4
-    most = 0
-    for i in range(len(d.rule)):
-        most = max(most, d.rule[i].most)
-    status = NOTHING_LEFT
-    while status == NOTHING_LEFT and s.tally[0] and d.tally[LEFT]:
-        now = s.time[0]
-        if now >= xs[FIRST].until:
-            break
-        grow = most if code_of(s.event[0, 1]) == SCALE else ZERO
-        if n_runs > room or n == rows or _full(s, d, grow):
-            status = TABLE_FULL
-            break
-        end = now
-        event = pop(s)
-        if code_of(event) != STEP:
-            n_runs = happens(xs, w, s, d, h, calls, tables, n_runs, event, now)
-            continue
-        k = what_of(event)
-        m = d.member[k]
-        e = m.slot
-        if e < 0 or m.born != stamp_of(event):
-            continue
-        g, x, price = s.engine[e], xs[m.role], prices[m.role]
-        while True:
-            if g.ending:
-                g.ending = 0
-                g.flying -= 1
-                before = n_runs
-                if h is None:
-                    n_runs = complete(x, s, e, now, runs, n_runs)
-                else:
-                    n_runs = complete_half(x, s, d, h, e, runs, n_runs)
-                note_given(d, runs, before, n_runs, k)
-                _leave(xs, s, d, h, calls, k, e, now)
-                if m.slot < 0 or d.tally[LEFT] == 0:
-                    break
-            else:
-                if not _works(s, h, e):
-                    g.idle = 1
-                    break
-                before = n_runs
-                step = decide_half(x, s, d, h, e, now, runs, n_runs)
-                tokens, chunks, decodes, context, outputs, preempted, n_runs = step
-                note_given(d, runs, before, n_runs, k)
-                g.carried += preempted
-                if tokens:
-                    seconds = seconds_of(
-                        price.kind, price.line, price.grid, decodes, context, s.new, s.old, chunks, outputs
-                    )
-                    start = max(now, s.busy[e])
-                    seconds = varied(price.top, seconds, k % streams, start, m.steps, decodes, chunks)
-                    if not (seconds > 0 and seconds < np.inf):
-                        status = STOPPED
-                        break
-                    m.steps += 1
-                    s.busy[e] = start + seconds
-                    s.ends[e, g.decided & 1] = s.busy[e]
-                    g.stalled = 0
-                    g.flying += 1
-                    _note(x, s, d, h, k, start, tables, n, (chunks, decodes))
-                    g.iteration += 1
-                    n += 1
-                else:
-                    if g.flying == 0 and (g.stalled or preempted == 0):
-                        if _awaited(h, e):
-                            g.idle, g.stalled = 1, 0
-                        else:
-                            status = STOPPED
-                        break
-                    g.stalled = 1
-                if g.flying == x.deep or (g.flying and tokens == 0):
-                    g.ending = 1
-                    until = s.ends[e, (g.completed + 1) & 1]
-                    # Nothing comes before an event that is put off only because a table is full: it is the next.
-                    if until >= x.until or (s.tally[0] and s.time[0] <= until) or n_runs > room or n == rows:
-                        schedule(s, until, ENDS, STEP, k, m.born)
-                        break
-                    now = end = until
-                    continue
-            if (s.tally[0] and s.time[0] <= now) or n_runs > room or n == rows:
-                schedule(s, now, DECIDES, STEP, k, m.born)
+
+@_inline
+def _complete_drafted(x: FleetRules, s: Tables, d: Ledger, h: None, e: int, now: float, runs: Any, n_runs: int) -> int:
+    return complete_drafted(x, s, e, now, runs, n_runs)
+
+
+def _made(decide: Any, complete: Any, cost: Any) -> Callable[..., Any]:
+    """The loop of one kind of schedulers."""
+
+    @kernel(**LOOP)
+    def serve_changing(
+        roles: Any, w: Any, s: Any, d: Any, h: Any, calls: Any, tables: Any, counters: Any, end: float
+    ) -> Any:
+        """Serve requests until none is left, or a table is full.
+
+        `roles`: of each role its `FleetRules`, and its `Price`; `h`: the `Handoff` of pools, None: there are none.
+        `calls`: as `fleet.loop` has them, with the `Routing` of each role.
+
+        `tables`: clock, state, runs as `fleet.loop` has them, with an engine's number instead of its row; runs have it
+        as a fourth line. Where `state` has the engine -1, that iteration never was. `counters`: iterations, runs.
+
+        Returns
+        -------
+        status, iterations, runs : int
+        end : float
+            The time of the last event.
+        """
+        xs, prices = roles
+        clock, _, runs = tables
+        n, n_runs = counters
+        streams = len(prices[FIRST].top.keys) // prices[FIRST].top.ranks
+        rows, room = clock.shape[1], runs.shape[1] - 2 * s.looked.shape[1] - len(d.trip) - 4
+        most = 0
+        for i in range(len(d.rule)):
+            most = max(most, d.rule[i].most)
+        status = NOTHING_LEFT
+        while status == NOTHING_LEFT and s.tally[0] and d.tally[LEFT]:
+            now = s.time[0]
+            if now >= xs[FIRST].until:
                 break
-    return status, n, n_runs, end
+            grow = most if code_of(s.event[0, 1]) == SCALE else ZERO
+            if n_runs > room or n == rows or _full(s, d, grow):
+                status = TABLE_FULL
+                break
+            end = now
+            event = pop(s)
+            if code_of(event) != STEP:
+                n_runs = happens(xs, w, s, d, h, calls, tables, n_runs, event, now)
+                continue
+            k = what_of(event)
+            m = d.member[k]
+            e = m.slot
+            if e < 0 or m.born != stamp_of(event):
+                continue
+            g, x, price = s.engine[e], xs[m.role], prices[m.role]
+            while True:
+                if g.ending:
+                    g.ending = 0
+                    g.flying -= 1
+                    before = n_runs
+                    n_runs = complete(x, s, d, h, e, now, runs, n_runs)
+                    note_given(x, d, runs, before, n_runs, k)
+                    _leave(xs, s, d, h, calls, k, e, now)
+                    if m.slot < 0 or d.tally[LEFT] == 0:
+                        break
+                else:
+                    if not _works(s, h, e):
+                        g.idle = 1
+                        break
+                    before = n_runs
+                    step = decide(x, s, d, h, e, now, runs, n_runs)
+                    tokens, chunks, decodes, context, outputs, preempted, n_runs = step
+                    note_given(x, d, runs, before, n_runs, k)
+                    g.carried += preempted
+                    if tokens:
+                        seconds = cost(price, s, e, decodes, context, chunks, outputs)
+                        start = max(now, s.busy[e])
+                        seconds = varied(price.top, seconds, k % streams, start, m.steps, decodes, chunks)
+                        if not (seconds > 0 and seconds < np.inf):
+                            status = STOPPED
+                            break
+                        m.steps += 1
+                        s.busy[e] = start + seconds
+                        s.ends[e, g.decided & 1] = s.busy[e]
+                        g.stalled = 0
+                        g.flying += 1
+                        _note(x, s, d, h, k, start, tables, n, (chunks, decodes))
+                        g.iteration += 1
+                        n += 1
+                    else:
+                        if g.flying == 0 and (g.stalled or preempted == 0):
+                            if _awaited(h, e):
+                                g.idle, g.stalled = 1, 0
+                            else:
+                                status = STOPPED
+                            break
+                        g.stalled = 1
+                    if g.flying == x.deep or (g.flying and tokens == 0):
+                        g.ending = 1
+                        until = s.ends[e, (g.completed + 1) & 1]
+                        # Nothing comes before an event that is put off only because a table is full: it is the next.
+                        if until >= x.until or (s.tally[0] and s.time[0] <= until) or n_runs > room or n == rows:
+                            schedule(s, until, ENDS, STEP, k, m.born)
+                            break
+                        now = end = until
+                        continue
+                if (s.tally[0] and s.time[0] <= now) or n_runs > room or n == rows:
+                    schedule(s, now, DECIDES, STEP, k, m.born)
+                    break
+        return status, n, n_runs, end
+
+    return serve_changing
+
+
+LOOPS: dict[int, Any] = {
+    V1: _made(decide_half, _complete, plain_cost),
+    SPECULATIVE: _made(_decide_drafted, _complete_drafted, drafted_cost),
+}
+"""The loop of each kind of schedulers."""

@@ -49,7 +49,7 @@ def outcome(
     records.ignored[:] = ignored > 0
     many = int(d.tally[MEMBERS])
     iterations = _iterations(x, many, _capacity(xs, d), clock, state)
-    runs = _runs(s, d, runs, iterations)
+    runs = _runs_of_drafts(d, runs, iterations) if x.drafts else _runs(s, d, runs, iterations)
     seen, at = np.unique(runs.request, return_index=True)
     records.first_token[seen] = iterations.end[runs.first[at]]
     np.add.at(records.generated, runs.request, runs.last - runs.first + 1)
@@ -106,6 +106,19 @@ def _runs(s: Tables, d: Ledger, noted: Any, iterations: Iterations) -> TokenRuns
     apart = np.ones(len(row) + 1, dtype=np.bool_)
     apart[1:-1] = (row[1:] != row[:-1]) | (first[1:] != last[:-1] + 1)
     return TokenRuns(row[apart[:-1]], first[apart[:-1]], last[apart[1:]])
+
+
+def _runs_of_drafts(d: Ledger, noted: Any, iterations: Iterations) -> TokenRuns:
+    """As `_runs`, of tokens that were noted step by step."""
+    from ..fleet.emitted import runs_of
+
+    row, at, tokens, whose = noted
+    # An engine's iterations stand together; a run tells of none that had not ended by the horizon.
+    upto = np.searchsorted(iterations.engine, np.arange(iterations.engines + 1))
+    at = upto[whose] + at
+    kept = np.flatnonzero(at < upto[whose + 1])
+    kept = kept[iterations.end[at[kept]] > d.begun[row[kept]]]
+    return TokenRuns(*runs_of(np.stack((row[kept], at[kept], tokens[kept])), len(d.begun)))
 
 
 def _lives(world: World, d: Ledger, many: int) -> list[_Life]:

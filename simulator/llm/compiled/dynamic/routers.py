@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .....jit import inner
-from ..fleet.blocks import cached_prefix
+from ..fleet.blocks import found_prefix
 from ..fleet.routers import far_apart, least
 from ..fleet.routing import (
     ASSIGNED,
@@ -58,7 +58,7 @@ def _most_cached(x: FleetRules, s: Tables, up: Any, r: int) -> int:
     for i in range(1, up[0] + 1):
         e, found = up[i], 0
         if x.caching:
-            found, _ = cached_prefix(s, e, r, (s.request[r].prompt - 1) // x.size)
+            found, _ = found_prefix(x, s, e, r, (s.request[r].prompt - 1) // x.size)
         if found > most or (found == most and s.engine[e].outstanding < s.engine[best].outstanding):
             best, most = e, found
     return best

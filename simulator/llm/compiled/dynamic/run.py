@@ -22,7 +22,7 @@ from .growth import METRICS
 from .outcome import outcome
 from .pools import both_halves, handoff_of, kinds_of
 from .routings import Drawn, routing_of
-from .tables import DRAWS, LEFT, MEMBER, MEMBERS, RULE, SPANS, TALLIES, TRIP, UP, Handoff, Ledger, Ways
+from .tables import DRAWS, FIRST, LEFT, MEMBER, MEMBERS, RULE, SPANS, TALLIES, TRIP, UP, Handoff, Ledger, Ways
 
 __all__ = ["run_dynamic"]
 
@@ -35,7 +35,7 @@ def run_dynamic(
     world: World, fleet: Fleet, until: float | None
 ) -> tuple[Records, Iterations, TokenRuns, FleetReport] | None:
     """Serve the requests with a fleet that changes; None where the reference must say what is wrong."""
-    from .loop import TABLE_FULL, serve_changing
+    from .loop import LOOPS, TABLE_FULL
 
     kinds, counts, xs = kinds_of(world, fleet, until)
     grow = max((rule.max_engines for rule in fleet.scaling), default=0)
@@ -57,7 +57,7 @@ def run_dynamic(
         runs = wider(runs, n_runs, 2 * tables.looked.shape[1] + len(ledger.trip) + 5)
         tables, ledger, handoff = _roomier(tables, ledger, handoff, grow, lives)
         ledger = ledger._replace(drawn=drawn.wider(ledger))
-        status, n, n_runs, end = serve_changing(
+        status, n, n_runs, end = LOOPS[xs[FIRST].kind](
             roles, _ways(fleet.faults), tables, ledger, handoff, calls, (clock, state, runs), (n, n_runs), end
         )
     if status:

@@ -23,7 +23,7 @@ from .tables import FASTERTRANSFORMER, ORCA, SARATHI, SPECULATIVE, V1, WAITS, Fl
 from .v1 import complete, decide
 from .waiting import enqueue
 
-__all__ = ["LOOPS", "NOTHING_LEFT", "STOPPED", "TABLE_FULL", "note_iteration"]
+__all__ = ["LOOPS", "NOTHING_LEFT", "STOPPED", "TABLE_FULL", "note_iteration", "plain_cost"]
 
 NOTHING_LEFT, STOPPED, TABLE_FULL = range(3)
 """How a loop returned; STOPPED: the policy stands still, or a cost is no time."""
@@ -97,12 +97,12 @@ def note_iteration(
 
 
 @_inline
-def _cost(price: Any, s: Tables, e: int, decodes: int, context: int, chunks: int, outputs: int) -> float:
+def plain_cost(price: Any, s: Tables, e: int, decodes: int, context: int, chunks: int, outputs: int) -> float:
     """Seconds of a step by the cost of its iteration."""
     return seconds_of(price.kind, price.line, price.grid, decodes, context, s.new, s.old, chunks, outputs)
 
 
-def _made(decide: Any, complete: Any, cost: Any = _cost) -> Callable[..., Any]:
+def _made(decide: Any, complete: Any, cost: Any = plain_cost) -> Callable[..., Any]:
     """The loop of one kind of policies: compiled by itself, for few runs need more than one."""
 
     @kernel(**LOOP)

@@ -12,7 +12,6 @@ from ...policy.catalogue import Policy
 from ...policy.fastertransformer import FasterTransformerScheduler
 from ...policy.orca import RESERVES, OrcaScheduler
 from ...policy.sarathi import SarathiConfig
-from ...policy.vllm_v1_state import V1Config
 from ...result.iterations import Iterations, TokenRuns
 from ...world import Records, World
 from ..contents import Contents, contents
@@ -35,9 +34,7 @@ from .tables import (
     Tables,
 )
 
-__all__ = [
-    "COLUMNS", "cached_groups", "calls_of", "open_runs", "outcome", "reserve_of", "rules_of", "run_fleet", "tables_of",
-]  # fmt: skip
+__all__ = ["COLUMNS", "calls_of", "open_runs", "outcome", "reserve_of", "rules_of", "run_fleet", "tables_of"]
 
 COLUMNS = (
     "running", "waiting", "prefill", "decodes", "preempted", "used_tokens", "wasted_tokens", "shared_tokens", "engine",
@@ -171,13 +168,6 @@ def rules_of(world: World, until: float | None) -> FleetRules:
         drafts=0 if drafts is None else drafts.tokens,
         ahead=drafts.tokens if drafts is not None and drafts.lookahead else 0,
     )
-
-
-def cached_groups(options: Any) -> bool:
-    """Whether prefixes are cached over groups of layers, or layers with windows."""
-    if not isinstance(options, V1Config) or not options.enable_prefix_caching:
-        return False
-    return options.groups > 1 or options.window_groups > 0
 
 
 def reserve_of(policy: Policy) -> Any:

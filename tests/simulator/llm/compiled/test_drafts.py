@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from drawn_llm_worlds import both, costs, options, same, ticks, traces, ways
+from drawn_llm_worlds import both, costs, drafts, options, same, ticks, traces, ways
 from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,16 +14,6 @@ from meshwright.profiles.llm.cost.in_service import Factors, InService
 from meshwright.simulator.llm import LLMTrace, SimulateOptions, Speculative, conversations, draw, simulate_llm
 from meshwright.simulator.llm.compiled.fleet.emitted import runs_of
 from meshwright.simulator.llm.result.iterations import TokenRuns
-
-
-@st.composite
-def drafts(draw_):
-    k = draw_(st.integers(1, 5))
-    chance = st.sampled_from([0.0, 0.3, 0.7, 0.95, 1.0])
-    return Speculative(
-        k, tuple(draw_(st.lists(chance, min_size=k, max_size=k))), draw_(st.none() | costs(ticks(1, 50))),
-        draw_(ticks(0, 20)), draw_(st.booleans()),
-    )  # fmt: skip
 
 
 @settings(max_examples=examples(80, anew=300), deadline=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from drawn_fleets import both, costs, faults, options, same, ticks, traces
+from drawn_llm_worlds import alike, drafts
 from flat_options import llm_asked
 from how_many import examples
 from hypothesis import given, settings
@@ -13,7 +14,16 @@ from meshwright.errors import InputError
 from meshwright.jit import kernel
 from meshwright.profiles.llm import ConstantCost, LinearCost
 from meshwright.profiles.spread import Spread
-from meshwright.simulator.llm import Autoscaling, Fault, Faults, LLMTrace, conversations, draw, simulate_llm
+from meshwright.simulator.llm import (
+    Autoscaling,
+    Fault,
+    Faults,
+    LLMTrace,
+    Speculative,
+    conversations,
+    draw,
+    simulate_llm,
+)
 from meshwright.simulator.llm.compiled.dynamic.growth import METRICS
 from meshwright.simulator.llm.compiled.fleet.routing import KINDS
 from meshwright.simulator.llm.fleet.scaling import METRICS as ALL_METRICS
@@ -50,6 +60,77 @@ def test_bit_for_bit_on_a_grid_of_times(data):
         config["max_model_len"], way["too_long"] = data.draw(st.sampled_from([16, 24])), "ignore"
     if found := both(trace, config, data.draw(costs(ticks(1, 200))), **way):
         same(*found)
+
+
+@settings(max_examples=examples(60, anew=400), deadline=None)
+@given(data=st.data())
+def test_drafts_bit_for_bit(data):
+    """What is drawn for a request begins anew with each try."""
+    trace, speculative = data.draw(traces()), data.draw(drafts())
+    config, way = data.draw(options(trace, windows=False)), data.draw(ways())
+    config["async_scheduling"] = False
+    config["num_blocks"] += -(-2 * speculative.tokens // config["block_size"])
+    if data.draw(st.integers(0, 4)) == 0:
+        config["max_model_len"], way["too_long"] = data.draw(st.sampled_from([16, 24])), "ignore"
+    if found := both(trace, config, data.draw(costs(ticks(1, 200))), speculative=speculative, **way):
+        same(*found)
+
+
+@settings(max_examples=examples(40, anew=400), deadline=None)
+@given(data=st.data())
+def test_windows_that_the_prefix_cache_finds_bit_for_bit(data):
+    """Turns that begin with the history, prompts with one beginning, on layers in groups, with windows or without."""
+    n, size = data.draw(st.integers(6, 24)), data.draw(st.sampled_from([1, 2, 3]))
+    trace = data.draw(alike(n))
+    near = data.draw(st.integers(0, 3))
+    full = data.draw(st.integers(0 if near else 2, 2))
+    config = {
+        "num_blocks": (full + near) * -(-52 // size) + 1 + data.draw(st.integers(0, 60)), "block_size": size,
+        "max_model_len": 64, "async_scheduling": data.draw(st.booleans()), "full_groups": full, "window_groups": near,
+        "sliding_window": data.draw(st.integers(1, 24)) if near else 0,
+        "scheduler_reserve_full_isl": data.draw(st.booleans()),
+        "max_num_batched_tokens": data.draw(st.sampled_from([6, 16, 40])),
+    }  # fmt: skip
+    found = both(trace, config, data.draw(costs(ticks(1, 60))), **data.draw(ways()))
+    if found is not None:
+        same(*found)
+
+
+@pytest.mark.parametrize("groups", [(1, 1), (0, 2)])
+@pytest.mark.parametrize("tokens", ["lose", "keep"])
+def test_conversations_that_find_their_windows_on_engines_that_fail(groups, tokens):
+    full, near = groups
+    chat = conversations([200, 60, 900], [60, 20, 240], 80, rate=20.0, turns=3, think_s=0.5, seed=3)
+    config = {
+        "num_blocks": 230 * full + 120 * near, "max_model_len": 4096, "max_num_batched_tokens": 512,
+        "sliding_window": 128, "full_groups": full, "window_groups": near, "scheduler_reserve_full_isl": False,
+    }  # fmt: skip
+    way = {
+        "engines": 4, "router": "prefix_aware", "seed": 5,
+        "faults": Faults(mtbf_s=8.0, mttr_s=2.0, load_s=0.5, tokens=tokens, max_retries=9),
+        "scaling": Autoscaling(3, 8, 4.0, interval_s=1.0, start_s=2.0, patience=2),
+    }  # fmt: skip
+    ours, theirs = both(chat, config, LinearCost(0.01, 2e-5, 1e-7, 1e-9, 1e-5), **way)
+    assert ours.cached_tokens.sum() > 1000
+    assert ours.fleet.retries.sum() > 10
+    assert ours.preemptions.sum() > 0
+    same(ours, theirs, tolerance=1e-9)
+
+
+@pytest.mark.parametrize("tokens", ["lose", "keep"])
+def test_conversations_with_a_draft_model_on_engines_that_fail(tokens):
+    chat = conversations([200, 60, 900], [60, 20, 140], 80, rate=20.0, turns=3, think_s=0.5, seed=3)
+    config = {"num_blocks": 300, "max_model_len": 4096, "max_num_batched_tokens": 1024}
+    way = {
+        "engines": 4, "router": "least_kv", "seed": 5, "times": Spread(visits=(0.9, 1.0, 1.2)),
+        "faults": Faults((Fault(2, 3.0, 1.0),), mtbf_s=6.0, mttr_s=2.0, load_s=0.5, tokens=tokens, max_retries=9),
+        "speculative": Speculative(4, 0.7, LinearCost(1e-3, 2e-6, 1e-8), 1e-4),
+    }  # fmt: skip
+    ours, theirs = both(chat, config, LinearCost(0.01, 2e-5, 1e-7, 1e-9, 1e-5), **way)
+    assert ours.fleet.retries.sum() > 10
+    assert ours.preemptions.sum() > 0
+    assert (ours.fleet.lost_tokens.sum() > 0) == (tokens == "lose")
+    same(ours, theirs, tolerance=1e-9)
 
 
 @pytest.mark.parametrize("router", sorted(KINDS))

@@ -6,14 +6,12 @@ import dataclasses
 
 import numpy as np
 import pytest
-from drawn_llm_worlds import both, costs, options, same, ticks, traces, ways
-from flat_options import llm_asked
+from drawn_llm_worlds import alike, both, costs, options, same, ticks, traces, ways
 from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from meshwright.errors import InputError
 from meshwright.profiles.llm import ConstantCost, LinearCost
-from meshwright.simulator.llm import Faults, LLMTrace, conversations, simulate_llm
+from meshwright.simulator.llm import LLMTrace, conversations
 from meshwright.simulator.llm.compiled import known
 from meshwright.simulator.llm.policy.vllm_v1_state import V1Config
 
@@ -84,22 +82,7 @@ def test_conversations_under_pressure(groups):
 def test_prefix_caching_of_texts_that_begin_alike(data):
     """Turns that begin with the history, prompts with one beginning: their windows are found, or not."""
     n, size = data.draw(st.integers(6, 24)), data.draw(st.sampled_from([1, 2, 3]))
-    column = lambda low, high: data.draw(st.lists(st.integers(low, high), min_size=n, max_size=n))  # noqa: E731
-    prompt, output, cuts = column(4, 30), column(1, 12), column(0, 8)
-    more = {
-        "prefix_block": 4,
-        "prefix_ids": [
-            [0 if k < cut else 1 + row % 3 for k in range(-(-tokens // 4))]
-            for row, (tokens, cut) in enumerate(zip(prompt, cuts, strict=True))
-        ],
-    }
-    if data.draw(st.booleans()):
-        back = column(0, 3)
-        more = {"after": [row - k if 0 < k <= row else -1 for row, k in enumerate(back)]}
-        for row, last in enumerate(more["after"]):
-            if last >= 0:
-                prompt[row] = min(prompt[last] + output[last] + row % 3, 40)
-    trace = LLMTrace(np.cumsum(column(0, 40)) * 2.0**-20, prompt, output, **more)
+    trace = data.draw(alike(n))
     window = data.draw(windows()) | {"enable_prefix_caching": True}
     groups = window["full_groups"] + window["window_groups"]
     config = window | {
@@ -132,14 +115,6 @@ def test_conversations_that_find_their_windows(groups, ahead):
     assert ours.cached_tokens.sum() > 0
     assert ours.preemptions.sum() > 0
     same(ours, theirs, tolerance=1e-9)
-
-
-def test_prefix_caching_over_groups_of_engines_that_fail_is_left_to_the_reference():
-    chat = conversations([20], [5], 4, rate=1.0, turns=2, think_s=1.0)
-    config = {"num_blocks": 100, "max_model_len": 512, "sliding_window": 8, "window_groups": 1}
-    way = llm_asked(faults=Faults(mtbf_s=100.0, mttr_s=1.0), engines=2)
-    with pytest.raises(InputError, match="prefix caching over several groups of layers, or with windows"):
-        simulate_llm(chat, config=config, cost=ConstantCost(1.0), engine="compiled", **way)
 
 
 def test_groups_without_a_window():
