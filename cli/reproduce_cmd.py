@@ -41,6 +41,14 @@ def reproduce(
         Path, typer.Option(help="Folder for CSV, PNG and JSON; of accuracy also the page itself, FILE.md.")
     ] = Path("reproduce-out"),
     seed: Annotated[int, typer.Option(help="Seed, >= 0.")] = 0,
+    gallery: Annotated[
+        Path | None,
+        typer.Option(help="Folder: make what it lacks of NAMES (or all) there, then a page over it, index.html."),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit 1, with the differences, if a finding's verdict is not the one kept.")
+    ] = False,
+    workers: Annotated[int, typer.Option(help="Processes, with --gallery or --check.")] = 2,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 unless every finding holds.")] = False,
     remember: Annotated[
         bool, typer.Option("--remember", help="Keep cost and verdicts with the package, for --list.")
@@ -57,9 +65,10 @@ def reproduce(
 ) -> int:
     """Make the papers' figures and tables and check their claims; or the accuracy page."""
     if names == [ACCURACY]:
-        if list_ or fast or strict or remember:
+        if list_ or fast or strict or remember or check or gallery is not None:
             raise InputError(
-                "reproduce: accuracy: --list, --fast, --strict and --remember are of figures; leave them out"
+                "reproduce: accuracy: --list, --fast, --strict, --remember, --gallery and --check are of figures; "
+                "leave them out"
             )
         return _accuracy(out, here, (silicon, kernels, vllm_run), seed, json_)
     if ACCURACY in (names or []):
@@ -68,12 +77,20 @@ def reproduce(
         raise InputError("reproduce: --no-here, --silicon, --kernels and --vllm-run go with accuracy")
     from ..reproduce.catalogue import resolve
 
-    if not names and not list_:
+    if not names and not list_ and gallery is None:
         raise InputError("reproduce: name a figure or table (vllm/fig12), a paper (vllm), or all; --list shows them")
     wanted = resolve(names or ["all"])
     if list_:
         typer.echo(_listing(wanted, json_))
         return 0
+    if gallery is not None or check:
+        if strict or remember or (gallery is not None and (check or json_)):
+            raise InputError("reproduce: --gallery and --check go without each other, --strict and --remember")
+        from ..reproduce.batch import Batch
+        from . import batches
+
+        batch = Batch(wanted, fast, out if gallery is None else gallery, seed, workers)
+        return batches.check(batch, json_) if gallery is None else batches.gallery(batch)
 
     from ..files import check_target
     from ..reproduce import Report, verdict_table
@@ -158,14 +175,14 @@ def _print(reports: list, table: object, out: Path) -> None:
     """The verdicts, the assumptions, and the sum."""
     from rich.console import Console
 
-    from ..reproduce.claims import VERDICTS, tally
+    from ..reproduce.claims import VERDICTS, Verdict, tally
 
     console = Console()
     console.print(table)
     for report in reports:
         for note in report.notes:
             console.print(f"[dim]{report.name}: {note}[/dim]", highlight=False)
-    counts = {verdict: sum(r.count(verdict) for r in reports) for verdict in VERDICTS}
+    counts: dict[Verdict, int] = {v: sum(r.count(v) for r in reports) for v in VERDICTS}
     others = sum(report.others for report in reports)
     said = f"findings: {tally(counts, others)}; data, pictures and verdicts in {out}/"
     console.print(said, highlight=False, soft_wrap=True)

@@ -255,10 +255,10 @@ class Expectation(Shown):
 
 
 def tally(counts: Mapping[Verdict, int], others: int) -> str:
-    """Verdicts in words: how many of the findings hold, what the rest does, and how many claims are no findings."""
+    """Verdicts in words: how many findings hold, what the rest does; `others` are claims that are no findings."""
     gpu = counts.get("needs a GPU", 0)
     words = [f"{counts.get('holds', 0)} of {sum(counts.values()) - gpu} hold"]
     words += [f"{counts.get(v, 0)} {v}" for v in ("beyond", "partly") if counts.get(v, 0)]
     words += [f"{gpu} need{'s' * (gpu == 1)} a GPU"] * bool(gpu)
-    words += [f"{others} no findings"] * bool(others)
+    words += [f"{others} not counted"] * bool(others)
     return ", ".join(words)

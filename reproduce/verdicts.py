@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
@@ -15,7 +15,7 @@ from .. import __version__
 from ..errors import InputError
 from ..files import readable, write_text
 from .catalogue import FIGURES, PAPERS, Figure
-from .claims import KINDS, VERDICTS, Kind, Verdict, tally
+from .claims import KINDS, VERDICTS, Claim, Kind, Verdict, tally
 
 if TYPE_CHECKING:
     from .report import Report
@@ -129,16 +129,16 @@ def remember(reports: Iterable[Report], path: Path = KEPT) -> Path:
     return write_text(path, json.dumps(ordered, indent=1, ensure_ascii=False) + "\n")
 
 
-def changes(report: Report, kept: Kept | None) -> tuple[str, ...]:
+def changes(name: str, claims: Sequence[Claim], kept: Kept | None) -> tuple[str, ...]:
     """What differs from the run that is kept: a line for each finding whose verdict is another, new or gone."""
     before: Mapping[str, str] = {} if kept is None else kept.verdicts
-    now = {claim.text: claim for claim in report.claims if claim.kind == "finding"}
+    now = {claim.text: claim for claim in claims if claim.kind == "finding"}
     lines = [
-        f"{report.name}: {before.get(text, 'new')} -> {claim.verdict}: {text} (paper {claim.paper}, ours {claim.ours})"
+        f"{name}: {before.get(text, 'new')} -> {claim.verdict}: {text} (paper {claim.paper}, ours {claim.ours})"
         for text, claim in now.items()
         if before.get(text) != claim.verdict
     ]
-    lines += [f"{report.name}: {verdict} -> gone: {text}" for text, verdict in before.items() if text not in now]
+    lines += [f"{name}: {verdict} -> gone: {text}" for text, verdict in before.items() if text not in now]
     return tuple(lines)
 
 

@@ -12,7 +12,7 @@ import pytest
 from meshwright import __version__
 from meshwright.cli import run
 from meshwright.errors import InputError
-from meshwright.reproduce import FIGURES, reproduce, verdicts
+from meshwright.reproduce import FIGURES, Expectation, at_least, verdicts
 from meshwright.reproduce.verdicts import KEPT, Judged, Kept, changes, cost, last, load
 
 ONE = Kept(
@@ -47,12 +47,13 @@ def test_a_run_is_remembered_and_listed(kept: Path, tmp_path: Path, capsys: pyte
     assert run(make) == 0
     found = load(kept)["alpaserve/fig01"]["fast"]
     assert (found.date, found.meshwright, found.seed) == (date.today().isoformat(), __version__, 0)
-    assert list(found.verdicts.values()) == ["holds"] * 2
+    assert [claim.verdict for claim in found.claims] == ["holds"] * 2
+    assert found.verdicts == {}  # both are arithmetic
     assert found.cpu_s is not None
     capsys.readouterr()
     assert run(["reproduce", "alpaserve/fig01", "--list", "--json"]) == 0
     [row] = json.loads(capsys.readouterr().out)
-    assert row["verdict"] == f"2 of 2 hold (fast, {found.date}, {__version__}; {found.source})"
+    assert row["verdict"] == f"0 of 0 hold, 2 not counted (fast, {found.date}, {__version__}; {found.source})"
     assert re.fullmatch("run( at [0-9a-f]{7,})?", found.source)
     assert row["fast"].endswith(" s")
     assert (row["name"], row["thesis"], row["full"]) == ("alpaserve/fig01", "alpaserve/4.1", "seconds")
@@ -109,19 +110,20 @@ def test_nothing_is_made_where_nothing_can_be_written(tmp_path: Path, capsys: py
 
 
 def test_what_is_no_finding_is_not_counted() -> None:
-    assert str(ONE) == "1 of 1 hold, 1 no findings"
+    assert str(ONE) == "1 of 1 hold, 1 not counted"
     with pytest.raises(ValueError, match="unknown kind"):
         Judged("fast", "guess", "holds", "2×")  # pyright: ignore[reportArgumentType]
 
 
-def test_a_verdict_that_changes_is_a_line(tmp_path: Path) -> None:
-    report = reproduce("alpaserve/fig01", fast=True, out=tmp_path)
-    texts = [claim.text for claim in report.claims]
-    same = replace(ONE, claims=tuple(Judged(text, "finding", "holds", "") for text in texts))
-    assert changes(report, same) == ()
-    assert len(changes(report, None)) == 2
-    worse = replace(ONE, claims=(Judged(texts[0], "finding", "partly", ""), Judged("old", "finding", "holds", "")))
-    first, second, third = changes(report, worse)
-    assert first.startswith(f"alpaserve/fig01: partly -> holds: {texts[0]} (paper 2.5 y, ours 2.500 y)")
-    assert second.startswith("alpaserve/fig01: new -> holds")
-    assert third == "alpaserve/fig01: holds -> gone: old"
+def test_a_verdict_that_changes_is_a_line() -> None:
+    fast, flat = (Expectation(text, "§1", "2×", at_least(2.0), "{:.1f}×") for text in ("fast", "flat"))
+    claims = [fast.judge(2.5), flat.judge(1.0)]
+    same = replace(ONE, claims=tuple(Judged(c.text, c.kind, c.verdict, c.ours) for c in claims))
+    assert changes("a/fig1", claims, same) == ()
+    assert len(changes("a/fig1", claims, None)) == 2
+    worse = replace(ONE, claims=(Judged("fast", "finding", "partly", ""), Judged("old", "finding", "holds", "")))
+    assert changes("a/fig1", claims, worse) == (
+        "a/fig1: partly -> holds: fast (paper 2×, ours 2.5×)",
+        "a/fig1: new -> does not hold: flat (paper 2×, ours 1.0×)",
+        "a/fig1: holds -> gone: old",
+    )

@@ -1,23 +1,16 @@
 """The report in a real browser: nothing is fetched, nothing fails, nothing sticks out, the table sorts and filters."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from browsers import NEEDS_BROWSER, STICKS_OUT, show, started
 from cases_to_report import NASTY, SMALL, answer, study_of, told
 from meshwright import studies
 from meshwright.studies import Point, report
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None, reason="needs chromium and chromedriver (Debian: chromium, chromium-driver)"
-)
-OPTIONS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
-)  # fmt: skip
+pytestmark = NEEDS_BROWSER
 LOOKS = [(390, "light"), (390, "dark"), (1280, "light"), (1280, "dark")]
 
 LARGE = f"""
@@ -37,18 +30,6 @@ axes: {{rate_scale: [1, 2, 4], cv: [1, 2, 4, 8], slo_scale: [1, 2, 3]}}
 replications: 3
 """
 
-STICKS_OUT = """
-const wide = document.documentElement.clientWidth, found = [];
-const scrolls = (e) => { for (; e; e = e.parentElement)
-  if (["auto", "scroll", "hidden"].includes(getComputedStyle(e).overflowX) && e !== document.body) return true; };
-for (const e of document.body.querySelectorAll("*")) {
-  const box = e.getBoundingClientRect();
-  if (box.width && (box.right > wide + 1 || box.left < -1) && !scrolls(e.parentElement))
-    found.push(e.tagName + "." + (e.getAttribute("class") || "") + " " + e.textContent.slice(0, 40));
-}
-return [document.documentElement.scrollWidth - wide, found.slice(0, 5)];
-"""
-
 SMALLEST_LETTERS = """
 let least = 99;
 for (const text of document.querySelectorAll(".cards svg text")) {
@@ -61,17 +42,8 @@ return least;
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    selenium = pytest.importorskip("selenium.webdriver")
-    from selenium.webdriver.chrome.service import Service
-
-    options = selenium.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for option in (*OPTIONS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
-        options.add_argument(option)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = selenium.Chrome(options=options, service=Service(DRIVER))
-    yield driver
-    driver.quit()
+    with started(tmp_path_factory.mktemp("chromium")) as driver:
+        yield driver
 
 
 def measure(p: Point) -> dict[str, object]:
@@ -102,17 +74,6 @@ def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         found = [answer(p, {8: 0.5, 16: 0.9, 24: 1.0, 64: 1.0}, 24) for p in study.planners]
         report.write(told(study, measure, found[:5]), folder / "out", {"date": "today"})  # type: ignore[arg-type]
     return folder / "out" / "report.html"
-
-
-def show(browser: Any, page: Path, width: int = 1280, scheme: str = "light") -> None:
-    browser.execute_cdp_cmd(
-        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-    )
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600},
-    )
-    browser.get(page.as_uri())
 
 
 def test_nothing_fails_and_nothing_is_fetched(browser: Any, page: Path) -> None:
