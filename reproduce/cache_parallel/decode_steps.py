@@ -2,23 +2,23 @@
 
 A step gives one token to each of B requests. Its time on the GPU that has most to do is the sum of
 
-- matrices and attention by the roofline at `EFFICIENCY` (`profiles.llm.parallel.layer.decode_layer`), and `BLOCK_S`
-  for each wave of attention's thread blocks, one block per sequence and head: shards of sequences are four times as
-  many blocks;
+- matrices and attention by the roofline at `EFFICIENCY` (`profiles.llm.parallel.layer.decode_layer`); attention reads
+  a shard of L tokens at L / (L + ramp) of that, for each sequence and head: shards of sequences are four times as many;
 - the collectives, latency and bandwidth of the bridge (`decode_layer`);
-- the host: block tables at `ENTRY_S` an entry, and what does not fit in memory moved out and in again over PCIe.
+- the host: block tables by the entry, and what does not fit in memory moved out and in again over PCIe.
+
+What nobody knows of the thesis' machine is in `Assumed`, and swept. `shards` says what was measured for it, and how.
 
 Requests' lengths differ: nobody knows how long they become. Under data parallelism each GPU has a quarter of the
 requests and of the memory, whatever their lengths: the fullest one is waited for (the straggler), and it alone may have
 to evict. Every request of the batch advances in every step, so that what exceeds the memory is moved in every step: the
-thesis evaluates single steps of whole batches. A scheduler that lets some wait would level off in place of falling.
+thesis evaluates single steps of whole batches. `Assumed.waiting` is the other end: those that do not fit wait.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,13 +29,14 @@ from ...profiles.llm.parallel.layer import Parallel, decode_layer
 from ...seeds import generator
 from ..report import Frame
 from ..style import BLUE, GREEN, VERMILLION, plain_ticks
+from .shards import ENTRY_S, RAMP_TOKENS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
-    "ASSUMED", "BATCHES", "ENTRY_S", "GPU", "LAYOUTS", "MARGIN", "break_even", "cells", "draw_throughput", "outputs",
-    "prefixes", "ratios", "step",
+    "ASSUMED", "BATCHES", "DEFAULT", "GPU", "LAYOUTS", "MARGIN", "Assumed", "cells", "draw_throughput",
+    "outputs", "prefixes", "ratios", "step",
 ]  # fmt: skip
 
 GPUS = 4
@@ -47,12 +48,6 @@ GPU = DeviceSpec(
 )
 EFFICIENCY = 0.8
 """Share of bandwidth and products that kernels reach."""
-BLOCK_S, SLOTS = 2e-6, 128
-"""Start of a wave of attention's blocks, and blocks at a time: 64 multiprocessors, two each."""
-ENTRY_S = 10e-9
-"""Host time per entry of a block table: built, made a tensor, copied. Assumed; `break_even` says what it decides."""
-PCIE_BYTES_PER_S = 24e9
-"""What PCIe 4.0 x16 carries in one direction: 31.5 GB/s less protocol; a round figure, not a measurement."""
 MARGIN = 0.03
 """Faster means by more than this: the thesis' largest standard deviation (§4.5.1)."""
 BLOCK_SIZE = 16
@@ -65,11 +60,40 @@ LAYOUTS = {"CP": Parallel(cp=GPUS), "TP": Parallel(tp=GPUS), "DP": Parallel()}
 """Cache parallelism with data parallelism for the matrices, as the thesis evaluates it. DP: each of four replicas."""
 BATCHES = (32, 64, 128, 256, 512)
 COLOURS = {"CP": BLUE, "TP": VERMILLION, "DP": GREEN}
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """What is not known of the thesis' machine.
+
+    Parameters
+    ----------
+    entry_s : float
+        Host time per entry of a block table: listed, made a tensor. Measured on another processor.
+    ramp_tokens : float
+        Tokens that attention's kernel could read while it begins and ends one sequence and head of a shard. A
+        processor's reference kernels; a guess for a GPU's.
+    pcie_bytes_per_s : float
+        What PCIe 4.0 x16 carries in one direction: 31.5 GB/s less protocol. A round figure, not a measurement.
+    waiting : bool
+        Whether requests that do not fit in memory wait (and give no token), in place of being moved out and in.
+    """
+
+    entry_s: float = ENTRY_S
+    ramp_tokens: float = RAMP_TOKENS
+    pcie_bytes_per_s: float = 24e9
+    waiting: bool = False
+
+
+DEFAULT = Assumed()
+
 ASSUMED = (
     f"4 RTX A5000 (768 GB/s, 24 GiB, NVLink bridge {BRIDGE.bandwidth_bytes_per_s / 1e9:g} GB/s and "
     f"{1e6 * BRIDGE.latency_s:g} us a message), one layer of Llama-7B in 16 bits, kernels at {EFFICIENCY:.0%} of the "
-    f"roofline; host: {1e9 * ENTRY_S:g} ns an entry of a block table (assumed), eviction over PCIe at "
-    f"{PCIE_BYTES_PER_S / 1e9:g} GB/s of all that does not fit, in every step",
+    f"roofline; attention reads a shard of L tokens at L / (L + {RAMP_TOKENS:g}) of it (a CPU's kernels; a guess for a "
+    f"GPU's); host: {1e9 * ENTRY_S:g} ns an entry of a block table, as Python's lists and torch take here "
+    "(python -m meshwright.reproduce.cache_parallel.shards); eviction over PCIe at "
+    f"{DEFAULT.pcie_bytes_per_s / 1e9:g} GB/s of all that does not fit, in every step",
     "the thesis' figures have lost their curves and their lengths' distribution: orderings are judged, no figure is",
 )
 """What the cells rest on, for the notes of a report."""
@@ -85,14 +109,23 @@ class Step:
 
     Parameters
     ----------
-    compute_s, communication_s, tables_s, moved_s : float
-        Kernels; collectives; block tables; what is moved between host and device.
+    tokens : int
+        Requests that advance by one token each, on all GPUs.
+    matrices_s, attention_s, communication_s, tables_s, moved_s : float
+        Kernels of matrices and of attention; collectives; block tables; what is moved between host and device.
     """
 
-    compute_s: float
+    tokens: int
+    matrices_s: float
+    attention_s: float
     communication_s: float
     tables_s: float
     moved_s: float
+
+    @property
+    def compute_s(self) -> float:
+        """Seconds of all kernels."""
+        return self.matrices_s + self.attention_s
 
     @property
     def total_s(self) -> float:
@@ -100,7 +133,7 @@ class Step:
         return self.compute_s + self.communication_s + self.tables_s + self.moved_s
 
 
-def step(kind: str, lengths: Any, *, entry_s: float = ENTRY_S) -> Step:
+def step(kind: str, lengths: Any, assumed: Assumed = DEFAULT) -> Step:
     """One decode step of requests with these many tokens.
 
     Parameters
@@ -109,31 +142,37 @@ def step(kind: str, lengths: Any, *, entry_s: float = ENTRY_S) -> Step:
         ``"CP"``, ``"TP"`` or ``"DP"``.
     lengths : sequence of int
         Tokens of each request.
-    entry_s : float
-        Host time per entry of a block table, seconds.
+    assumed : Assumed
+        What is not known of the machine.
     """
     given = [int(n) for n in lengths]
     # Dealt in turn, whatever the lengths: nobody knows them when a request arrives.
     groups = [given[r::GPUS] for r in range(GPUS)] if kind == "DP" else [given]
-    found = [_group(kind, group, entry_s) for group in groups if group]
-    return max(found, key=lambda s: s.total_s)
+    found = [_group(kind, group, assumed) for group in groups if group]
+    return replace(max(found, key=lambda s: s.total_s), tokens=sum(s.tokens for s in found))
 
 
-def _group(kind: str, lengths: list[int], entry_s: float) -> Step:
+def _group(kind: str, lengths: list[int], assumed: Assumed) -> Step:
     """The step of one group of GPUs that share these requests."""
     layout = LAYOUTS[kind]
-    layer = decode_layer(MODEL, layout, lengths, block_size=BLOCK_SIZE)
-    time = layer.time(GPU, BRIDGE, efficiency=EFFICIENCY)
-    waves = math.ceil(len(lengths) * MODEL.heads / layout.tp / SLOTS)
     devices = layout.stage_devices
     room = devices * (GPU.usable_memory_bytes - 2 * MODEL.weights // MODEL.layers)
+    if assumed.waiting:
+        fit = int((np.cumsum(lengths) * TOKEN_BYTES <= room).sum())
+        lengths = lengths[: max(1, fit)]
+    layer = decode_layer(MODEL, layout, lengths, block_size=BLOCK_SIZE)
+    time = layer.time(GPU, BRIDGE, efficiency=EFFICIENCY)
+    # Every sequence and head that a GPU attends to begins and ends once, whatever its shard's length.
+    ramp_bytes = len(lengths) * assumed.ramp_tokens * TOKEN_BYTES / layout.tp
     excess = max(0, sum(lengths) * TOKEN_BYTES - room)
     return Step(
-        time.matrices_s + time.attention_s + waves * BLOCK_S,
+        len(lengths),
+        time.matrices_s,
+        time.attention_s + ramp_bytes / (EFFICIENCY * GPU.memory_bandwidth_bytes_per_s),
         time.communication_s,
-        layer.host_s(entry_s),
+        layer.host_s(assumed.entry_s),
         # Twice: what does not fit is moved out and in again.
-        2 * excess / devices / PCIE_BYTES_PER_S,
+        2 * excess / devices / assumed.pcie_bytes_per_s,
     )
 
 
@@ -150,15 +189,16 @@ def outputs(mean: int, batch: int, rng: np.random.Generator) -> Any:
 
 
 def cells(
-    regime: Regime, means: tuple[int, ...], batches: tuple[int, ...], draws: int, seed: int, *, entry_s: float = ENTRY_S
-) -> Frame:
+    regime: Regime, means: tuple[int, ...], batches: tuple[int, ...], draws: int, seed: int,
+    assumed: Assumed = DEFAULT,
+) -> Frame:  # fmt: skip
     """One row per mean length, batch and parallelism, means over `draws` draws of the lengths.
 
     Returns
     -------
     DataFrame
-        Columns tokens, batch, system; throughput (tokens per second per layer), step_ms, compute_ms, communication_ms,
-        tables_ms, moved_ms.
+        Columns tokens, batch, system; throughput (tokens per second per layer), step_ms, compute_ms (of it
+        attention_ms), communication_ms, tables_ms, moved_ms.
     """
     import pandas as pd
 
@@ -167,15 +207,16 @@ def cells(
         for batch in batches:
             drawn = [regime(mean, batch, generator(seed, "decode steps", str(mean), str(i))) for i in range(draws)]
             for kind in LAYOUTS:
-                found = [step(kind, lengths, entry_s=entry_s) for lengths in drawn]
+                found = [step(kind, lengths, assumed) for lengths in drawn]
                 total = float(np.mean([s.total_s for s in found]))
-                parts = ("compute", "communication", "tables", "moved")
+                advanced = float(np.mean([s.tokens for s in found]))
+                parts = ("compute", "attention", "communication", "tables", "moved")
                 rows.append(
                     {
                         "tokens": mean,
                         "batch": batch,
                         "system": kind,
-                        "throughput": batch / total,
+                        "throughput": advanced / total,
                         "step_ms": 1e3 * total,
                     }
                     | {f"{p}_ms": 1e3 * float(np.mean([getattr(s, f"{p}_s") for s in found])) for p in parts}
@@ -187,15 +228,6 @@ def ratios(frame: Frame, a: str, b: str) -> Frame:
     """Throughput of `a` over that of `b`, by tokens (rows) and batch (columns)."""
     wide = frame.pivot_table(index=["tokens", "batch"], columns="system", values="throughput")
     return (wide[a] / wide[b]).unstack("batch")
-
-
-def break_even(mean: int, batch: int, seed: int) -> float:
-    """Host time per entry of a block table from which CP is faster than TP, seconds; 0 if it always is."""
-    lengths = prefixes(mean, batch, generator(seed, "decode steps", str(mean), "0"))
-    free = {kind: step(kind, lengths, entry_s=0.0).total_s for kind in ("CP", "TP")}
-    # A step is linear in the time of an entry, so one second of it gives the slope.
-    each = {kind: step(kind, lengths, entry_s=1.0).total_s - free[kind] for kind in ("CP", "TP")}
-    return max(0.0, (free["CP"] - free["TP"]) / (each["TP"] - each["CP"]))
 
 
 def draw_throughput(frame: Frame, ax: Axes, batch: int) -> Axes:
