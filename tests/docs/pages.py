@@ -32,9 +32,12 @@ REASONS = frozenset(
         "needs the network",
         "needs data that may not be shipped",
         "takes hours",
+        "takes many minutes",
         "an excerpt",  # of a file, or a form with words in capitals: nothing that could be run
     }
 )
+WRITTEN = re.compile(r"<!-- (verdicts: \w+|end of verdicts) -->$")
+"""Around what is written by a program: ``python -m meshwright.reproduce.pages``."""
 RUN = ("bash", "python", "yaml")
 SHOWN = ("text", "json", "toml", "dockerfile")
 SINGLE = ("run", "not run", "file", "before", "serves", "exits", "prints")
@@ -131,7 +134,9 @@ def blocks(page: Path) -> list[Block]:
     while i < len(lines):
         line = lines[i]
         place = f"{page.name}:{i + 1}"
-        if line.startswith("<!--"):
+        if WRITTEN.match(line):
+            i += 1
+        elif line.startswith("<!--"):
             last = next((j for j in range(i, len(lines)) if lines[j].endswith("-->")), None)
             if last is None:
                 raise MarkError(f"{place}: a comment without end")
