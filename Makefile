@@ -13,7 +13,7 @@ OWN    := $(PIP) --no-deps --no-build-isolation -e .
 # it, and a run of the tests starts more than a hundred processes
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: locks demo test tests test-all mutants lint types gate bench clean reproduce install-torch install-dev
+.PHONY: locks demo test tests verdicts test-all mutants lint types gate bench clean reproduce install-torch install-dev
 
 demo: $(VENV)/.torch
 	$(BIN)/meshwright demo --out demo-out
@@ -47,6 +47,10 @@ types: $(VENV)/.dev
 # the project's own planners, held against their baseline; docs/gate.md says how to update it
 gate: $(VENV)/.dev
 	$(BIN)/meshwright regress standard --baseline gate/data/standard.baseline.json --workers 2
+
+# the papers' figures, short versions: no verdict may change unseen; docs/gallery.md says how to keep new ones
+verdicts: $(VENV)/.dev
+	$(BIN)/meshwright reproduce all --fast --check --workers 2 --out build/verdicts
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -s -o addopts= --import-mode=importlib tests/benchmarks

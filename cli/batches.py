@@ -23,11 +23,10 @@ def _say(done: int, total: int, line: str) -> None:
     print(f"[{done}/{total}] {line}", file=sys.stderr, flush=True)
 
 
-def _made(batch: Batch, label: str) -> tuple[list[Made], list[Failed]]:
-    """What the folder has and what is made now, in the batch's order; and what could not be made."""
+def _made(batch: Batch, ready: dict[str, Made], label: str) -> tuple[list[Made], list[Failed]]:
+    """What is ready and what is made now, in the batch's order; and what could not be made."""
     from ..reproduce.batch import Failed, make
 
-    ready = batch.held()
     failures: list[Failed] = []
     if ready:
         _say(len(ready), len(batch.names), "are there already")
@@ -52,14 +51,14 @@ def gallery(batch: Batch) -> int:
 
     index = batch.out / "index.html"
     check_target(index)
-    made, failures = _made(batch, "gallery")
+    made, failures = _made(batch, batch.held(), "gallery")
     write_text(index, page(made, failures, out=str(batch.out)))
     typer.echo(f"{len(made)} figures and tables; written: {index}")
     return 1 if failures else 0
 
 
 def check(batch: Batch, as_json: bool) -> int:
-    """Make the figures and hold their verdicts against those that are kept; 1 if one is another."""
+    """Make the figures, all of them anew, and hold their verdicts against those that are kept; 1 if one is another."""
     from ..files import check_target
     from ..reproduce.verdicts import changes, load
 
@@ -72,7 +71,7 @@ def check(batch: Batch, as_json: bool) -> int:
         )
     for name in batch.names:
         check_target(batch.out / f"{name}.json")
-    made, failures = _made(batch, "check")
+    made, failures = _made(batch, {}, "check")
     lines = [line for one in made for line in changes(one.name, one.claims, kept[one.name][mode])]
     lines += [f"{one.name}: not made: {one.why}" for one in failures]
     if as_json:
