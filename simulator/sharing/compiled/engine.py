@@ -47,13 +47,13 @@ def simulate_compiled(world: SharingWorld, policy: Policy) -> SharingResult:
 
 def _baseline(world: SharingWorld, policy: Policy) -> Run:
     """A world under one of the shipped policies."""
-    from ..policy.baselines import SHIPPED, window_s
+    from ..policy.baselines import SHIPPED, draws_ties, window_s
     from .policies import CODES, assign
     from .run import Run
 
     chooser = policy.chooser if isinstance(policy, SHIPPED) else Chooser()
     code, lease_s, blind = CODES[policy.name], window_s(policy, world.lease_s), chooser.placement == "blind"
-    run = Run(world, policy.preempts)
+    ties, run = draws_ties(policy), Run(world, policy.preempts)
     for decision, (now, count) in enumerate(run, 1):
-        assign(run.c, run.w, run.s, run.p, code, now, count, lease_s, blind, chooser.seed, decision)
+        assign(run.c, run.w, run.s, run.p, code, now, count, lease_s, blind, ties, chooser.seed, decision)
     return run

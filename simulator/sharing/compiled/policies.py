@@ -21,6 +21,9 @@ CODES = {
 """Compiled policies: below 3 apps in order, then the best offer: of the next GPUs only (below 6), without a look at
 which these would be (below 5), or of all that an app can use."""
 
+MIGRATES = 6
+"""Gandiva gives up GPUs whose lease is over for others that score higher."""
+
 QUEUE_S = 3250.0
 
 
@@ -118,11 +121,12 @@ def _score(c, w, s, code, a, now, left_s, gpus, kept, lease_s, counts, groups): 
 
 
 @inner
-def _by_offers(c, w, s, code, now, pool, apps, drawn, given, lease_s):  # type: ignore[no-untyped-def]
+def _by_offers(c, w, s, code, now, pool, apps, drawn, given, lease_s, rank):  # type: ignore[no-untyped-def]
     """Each app is offered GPUs; the best offer is taken, and what is left is offered again to those it touched.
 
     An offer is of all that an app can use, or of as many GPUs as it can use next; these are chosen before offers are
-    compared, or, where the offer's worth does not hang on which they are, for the one that gets them.
+    compared, or, where the offer's worth does not hang on which they are, for the one that gets them. Of offers
+    that are worth the same the one with the least `rank` is the best.
     """
     whole, blank = code >= 6, code < 5
     start, gpus = by_app(s, apps)
@@ -188,10 +192,19 @@ def _by_offers(c, w, s, code, now, pool, apps, drawn, given, lease_s):  # type: 
                 if not blank:
                     theirs = mine if code == 9 else near[: kept + n]
                     score[i] = _score(c, w, s, code, a, now, left_s[i], theirs, kept, lease_s, counts, groups)
+                if code == MIGRATES and kept < mine.shape[0]:
+                    kept = keeps(s, mine, near)
+                    n = more(c, s, pool, mine[:0], n, drawn, near, kept, out)
+                    theirs = near[: kept + n]
+                    there = _score(c, w, s, code, a, now, left_s[i], theirs, kept, lease_s, counts, groups)
+                    if there > score[i]:
+                        score[i] = there
+                        for k in range(n):
+                            offer[row[i], k] = out[k]
             able[left] = i
             left += 1
             ahead = best < 0 or score[i] > score[best]
-            if not blank and (ahead or (whole and score[i] == score[best] and n_offer[i] > n_offer[best])):
+            if not blank and (ahead or (score[i] == score[best] and rank[i] < rank[best])):
                 best = i
         n_able = left
         if best < 0:
@@ -220,8 +233,8 @@ def _by_offers(c, w, s, code, now, pool, apps, drawn, given, lease_s):  # type: 
 
 
 @kernel(rolled=True)
-def assign(c, w, s, p, code, now, count, lease_s, blind, seed, decision):  # type: ignore[no-untyped-def]
-    """Who gets the GPUs on offer; `given` is −1 where nobody."""
+def assign(c, w, s, p, code, now, count, lease_s, blind, ties, seed, decision):  # type: ignore[no-untyped-def]
+    """Who gets the GPUs on offer; `given` is −1 where nobody. Ties go to the lower number, or are drawn (`ties`)."""
     given, apps = p.given, p.present[:count]
     pool = pool_of(c, copied(p.offered))
     drawn = _drawn(p.offered.shape[0], seed, decision) if blind else np.empty(0, np.int64)
@@ -229,4 +242,7 @@ def assign(c, w, s, p, code, now, count, lease_s, blind, seed, decision):  # typ
     if code < 3:
         _in_order(c, w, s, code, now, pool, apps, drawn, given)
     else:
-        _by_offers(c, w, s, code, now, pool, apps, drawn, given, lease_s)
+        rank = np.empty(count, np.uint64)
+        for i in range(count):
+            rank[i] = lot_kernel(seed, decision, given.shape[0] + apps[i]) if ties else np.uint64(apps[i])
+        _by_offers(c, w, s, code, now, pool, apps, drawn, given, lease_s, rank)

@@ -16,6 +16,8 @@ finish-time    the largest ρ (the straw man of §3.3, which lying pays off unde
 =============  =========================================================================  =========
 
 Which GPUs an app is given is an option of all of them, `placement`: its own of before first, then the nearest, or any.
+Gandiva alone also migrates: it takes other GPUs than an app's own of before where these score higher. Where offers are
+compared (gandiva, optimus, slaq, srtf, finish-time), equals draw lots (`ties`).
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ from ..cluster import SharedCluster
 from .agent import AppView, Shape
 from .contract import Greedy, Policy
 from .nearness import Chooser, Placement
-from .offers import BestOffer, LargestGain, more, speed
+from .offers import TIES, BestOffer, LargestGain, Ties, more, speed
 
-__all__ = ["BASELINES", "BestOffer", "GpuByGpu", "LargestGain", "baseline", "is_baseline", "window_s"]
+__all__ = ["BASELINES", "BestOffer", "GpuByGpu", "LargestGain", "baseline", "draws_ties", "is_baseline", "window_s"]
 
 TIRESIAS_QUEUE_S = 3250.0
 """GPU seconds after which Tiresias moves a job to its second queue (the first limit of its public simulator)."""
@@ -135,7 +137,9 @@ def _tiresias_queue(view: AppView) -> float:
     return float(view.attained_s >= TIRESIAS_QUEUE_S) * 1e12 + view.app.arrival_s
 
 
-def baselines(lease_s: float = 600.0, placement: Placement = "near", seed: int = 0) -> Mapping[str, Policy]:
+def baselines(
+    lease_s: float = 600.0, placement: Placement = "near", seed: int = 0, ties: Ties = "lot"
+) -> Mapping[str, Policy]:
     """The policies by name.
 
     Parameters
@@ -146,15 +150,19 @@ def baselines(lease_s: float = 600.0, placement: Placement = "near", seed: int =
         Which GPUs an app gets in addition to those that it has: the nearest, or random ones. Its jobs divide the app's
         GPUs by nearness in either case.
     seed : int
-        Seed of the random choice.
+        Seed of the random choice, and of lots.
+    ties : {"lot", "first"}
+        Who wins of apps whose offers are worth the same: a lot decides, or the lower number.
 
     Raises
     ------
     InputError
-        If the lease is not positive, the placement unknown or the seed negative.
+        If the lease is not positive, the placement or the word for ties unknown, or the seed negative.
     """
     if not lease_s > 0:
         raise InputError(f"policy: lease_s: expected seconds > 0 (got {lease_s})")
+    if ties not in TIES:
+        raise InputError(f"policy: ties: expected one of {', '.join(TIES)} (got {ties!r})")
 
     def choose() -> Chooser:
         return Chooser(placement, seed)
@@ -164,12 +172,12 @@ def baselines(lease_s: float = 600.0, placement: Placement = "near", seed: int =
         GpuByGpu("drf", _share, preempts=False, chooser=choose()),
         Greedy("tiresias", _attained, chooser=choose()),
         Greedy("tiresias-2q", _tiresias_queue, chooser=choose()),
-        BestOffer("gandiva", _placement_score, chooser=choose()),
-        LargestGain("optimus", chooser=choose()),
-        BestOffer("slaq", _LossFall(lease_s), chooser=choose()),
-        BestOffer("srtf", _remaining, chooser=choose()),
+        BestOffer("gandiva", _placement_score, chooser=choose(), ties=ties, migrates=True),
+        LargestGain("optimus", chooser=choose(), ties=ties),
+        BestOffer("slaq", _LossFall(lease_s), chooser=choose(), ties=ties),
+        BestOffer("srtf", _remaining, chooser=choose(), ties=ties),
         GpuByGpu("srsf", _left, chooser=choose()),
-        BestOffer("finish-time", _unfairness, chooser=choose()),
+        BestOffer("finish-time", _unfairness, chooser=choose(), ties=ties),
     )
     return MappingProxyType({policy.name: policy for policy in made})
 
@@ -192,24 +200,33 @@ def is_baseline(policy: Policy) -> bool:
 
 def window_s(policy: Policy, default_s: float) -> float:
     """Within which seconds a policy looks at the loss, if it does."""
-    rule = _rule(policy)
+    rule = policy.score if isinstance(policy, BestOffer) else None
     return rule.lease_s if isinstance(rule, _LossFall) else default_s
 
 
+def draws_ties(policy: Policy) -> bool:
+    """Whether equals draw lots under a policy."""
+    return isinstance(policy, (BestOffer, LargestGain)) and policy.ties == "lot"
+
+
 def _rule(policy: Policy) -> object:
-    return policy.score if isinstance(policy, BestOffer) else getattr(policy, "key", None)
+    if isinstance(policy, BestOffer):
+        return policy.score, policy.migrates
+    return getattr(policy, "key", None)
 
 
-def baseline(name: str, lease_s: float = 600.0, placement: Placement = "near", seed: int = 0) -> Policy:
+def baseline(
+    name: str, lease_s: float = 600.0, placement: Placement = "near", seed: int = 0, ties: Ties = "lot"
+) -> Policy:
     """Make a baseline policy by name; `BASELINES` lists them, and the module `baselines` describes the arguments.
 
     Raises
     ------
     InputError
-        If there is no policy of this name (the message names the nearest), the lease is not positive, the placement is
-        unknown, or the seed is negative.
+        If there is no policy of this name (the message names the nearest), the lease is not positive, the placement or
+        the word for ties is unknown, or the seed is negative.
     """
-    known = baselines(lease_s, placement, seed)
+    known = baselines(lease_s, placement, seed, ties)
     if name not in known:
         near = nearest(name, tuple(known))
         hint = f"did you mean {near!r}?" if near else f"known: {', '.join(known)}"

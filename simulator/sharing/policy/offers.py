@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from ..cluster import SharedCluster
 from .agent import AppView, Shape
 from .contract import grants
+from .lots import lot
 from .nearness import Chooser
 
-__all__ = ["BestOffer", "LargestGain", "gain", "more", "speed"]
+__all__ = ["TIES", "BestOffer", "LargestGain", "Ties", "gain", "more", "speed"]
+
+Ties = Literal["lot", "first"]
+"""Who wins of apps whose offers are worth the same. ``lot``: a lot, drawn anew in each decision, so that nobody
+starves. ``first``: the lower number, which arrived earlier. Neither the papers nor Themis' text say."""
+
+TIES: tuple[Ties, ...] = ("lot", "first")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +32,7 @@ class LargestGain:
 
     The gain is new throughput over old, with the very GPUs that the app would be given next: their distance to those
     that it has slows it down as it believes, so a GPU in another rack is worth less than one beside them. Of several at
-    once each counts with its share. Infinite for the first; ties go to the lower number.
+    once each counts with its share. Infinite for the first.
 
     Parameters
     ----------
@@ -34,11 +42,14 @@ class LargestGain:
         Whether GPUs are leased.
     chooser : Chooser
         Which GPUs an app is given.
+    ties : {"lot", "first"}
+        Who wins of those that gain the same.
     """
 
     name: str
     preempts: bool = True
     chooser: Chooser = field(default_factory=Chooser)
+    ties: Ties = "lot"
 
     def begin(self) -> None:
         """Forget: a world begins."""
@@ -54,7 +65,7 @@ class LargestGain:
         def score(view: AppView, have: tuple[int, ...], mine: tuple[int, ...]) -> float:
             return gain(cluster, view, have, mine)
 
-        return _by_offers(offered, apps, offer, score, once=False)
+        return _by_offers(offered, apps, offer, score, _ranks(cluster, apps, self.chooser, self.ties), once=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +77,23 @@ class BestOffer:
     name : str
         What results call it.
     score : callable
-        (cluster, view, all GPUs that it would have) -> score, largest first; ties to more GPUs, then the lower number.
+        (cluster, view, all GPUs that it would have) -> score, largest first.
     preempts : bool
         Whether GPUs are leased.
     chooser : Chooser
         Which GPUs an app is given.
+    ties : {"lot", "first"}
+        Who wins of those that score the same.
+    migrates : bool
+        Whether an app gives up GPUs whose lease is over for others that score higher, instead of taking its own again.
     """
 
     name: str
     score: Callable[[SharedCluster, AppView, tuple[int, ...]], float]
     preempts: bool = True
     chooser: Chooser = field(default_factory=Chooser)
+    ties: Ties = "lot"
+    migrates: bool = False
 
     def begin(self) -> None:
         """Forget: a world begins."""
@@ -87,12 +104,24 @@ class BestOffer:
         self.chooser.decisions += 1
 
         def offer(pool: set[int], view: AppView, have: tuple[int, ...]) -> tuple[int, ...]:
-            return grants(cluster, pool, view, view.wanted, self.chooser)
+            mine = grants(cluster, pool, view, view.wanted, self.chooser)
+            if self.migrates and view.lapsed and mine:
+                elsewhere = grants(cluster, pool, replace(view, lapsed=()), view.wanted, self.chooser)
+                if score(view, have, elsewhere) > score(view, have, mine):
+                    return elsewhere
+            return mine
 
         def score(view: AppView, have: tuple[int, ...], mine: tuple[int, ...]) -> float:
             return self.score(cluster, view, (*have, *mine))
 
-        return _by_offers(offered, apps, offer, score, once=True)
+        return _by_offers(offered, apps, offer, score, _ranks(cluster, apps, self.chooser, self.ties), once=True)
+
+
+def _ranks(cluster: SharedCluster, apps: Sequence[AppView], chooser: Chooser, ties: Ties) -> Mapping[int, int]:
+    """App -> its rank where offers are worth the same, smallest first. Apps' lots are numbered after those of GPUs."""
+    if ties == "first":
+        return {v.index: v.index for v in apps}
+    return {v.index: lot(chooser.seed, chooser.decisions, cluster.n_gpus + v.index) for v in apps}
 
 
 def _by_offers(
@@ -100,6 +129,7 @@ def _by_offers(
     apps: Sequence[AppView],
     offer: Callable[[set[int], AppView, tuple[int, ...]], tuple[int, ...]],
     score: Callable[[AppView, tuple[int, ...], tuple[int, ...]], float],
+    ranks: Mapping[int, int],
     once: bool,
 ) -> dict[int, int]:
     """The best offer is taken, and those that it touched are made again, as long as there are GPUs and takers.
@@ -111,8 +141,10 @@ def _by_offers(
         pool only shrinks.
     score : callable
         (view, GPUs that it has by then, GPUs of its offer) -> what that is worth.
+    ranks : mapping
+        App -> its rank among offers that are worth the same, smallest first; of equals the lower number.
     once : bool
-        Whether an app takes one offer at most. Of offers that are worth the same the larger is then the better.
+        Whether an app takes one offer at most.
     """
     pool, given = set(offered), dict[int, int]()
     have = {v.index: v.held for v in apps}
@@ -128,8 +160,7 @@ def _by_offers(
                 offers[index] = score(view, have[index], mine), mine
         if not able:
             break
-        # -i: the lowest number wins a tie.
-        best = max(able, key=lambda i: (offers[i][0], len(offers[i][1]) if once else 0, -i))
+        best = max(able, key=lambda i: (offers[i][0], -ranks[i], -i))
         mine = offers[best][1]
         pool.difference_update(mine)
         given.update(dict.fromkeys(mine, best))

@@ -101,6 +101,10 @@ class WorkloadOptions(AppOptions):
         are "more tasks" than Workload 1's 1–2; the numbers are guesses.
     doubling : bool
         Workload 2: whether a job may use 1, 2, 4 … GPUs in the phases (§4.3.2) instead of `tasks` in each (§4.3.3).
+    spread : float
+        Factor on how far apps' lengths are apart, on a logarithmic scale; 1 is the trace's (Figs. 3 and 4).
+    exploring : bool
+        Whether all apps explore hyper-parameters (§6.1: jobs "triggered by Hyperdrive"): none has a single job.
 
     Raises
     ------
@@ -114,13 +118,15 @@ class WorkloadOptions(AppOptions):
     burstiness: float = 2.0
     tasks: tuple[int, ...] = (2, 4, 8)
     doubling: bool = False
+    spread: float = 1.0
+    exploring: bool = False
 
     def __post_init__(self) -> None:
         AppOptions.__post_init__(self)  # super() knows the class from before it had slots
         object.__setattr__(self, "tasks", tuple(self.tasks))
         if isinstance(self.apps, bool) or not isinstance(self.apps, int) or self.apps < 1:
             raise InputError(f"workload: apps: expected a positive integer (got {self.apps!r})")
-        for name in ("span_s", "burstiness"):
+        for name in ("span_s", "burstiness", "spread"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise InputError(f"workload: {name}: expected a finite number > 0 (got {value})")
@@ -151,8 +157,11 @@ def workload1(options: WorkloadOptions | None = None) -> tuple[App, ...]:
     Agents know when jobs will end, as the paper's simulator assumes (§6.1).
     """
     o = options or WorkloadOptions()
-    counts: list[int] = jobs_quantile(o.stream("jobs").random(o.apps)).tolist()
-    centres: Floats = TASK_MEDIAN_S * o.scale * np.exp(APP_LOG_SD * o.stream("app length").standard_normal(o.apps))
+    chance = o.stream("jobs").random(o.apps)
+    chance = SINGLE_SHARE + (1.0 - SINGLE_SHARE) * chance if o.exploring else chance
+    counts: list[int] = jobs_quantile(chance).tolist()
+    apart = o.spread * APP_LOG_SD * o.stream("app length").standard_normal(o.apps)
+    centres: Floats = TASK_MEDIAN_S * o.scale * np.exp(apart)
     models = draw_models(o.stream("models"), o.apps, o.network_intensive)
     made: list[App] = []
     for a, (at, n, centre, model) in enumerate(zip(_arrivals(o), counts, centres, models, strict=True)):

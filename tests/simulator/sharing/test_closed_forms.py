@@ -188,12 +188,21 @@ def test_a_gang_waits_for_all_of_its_gpus_and_others_pass_it(engine: Engine) -> 
 
 
 def test_ties_go_to_the_lower_number(engine: Engine) -> None:
-    """Apps alike to the last digit: every policy serves them in order, and is the same twice."""
+    """Apps alike to the last digit: where ties are not drawn, policies serve them in order, and are the same twice."""
     for name in ("fifo", "tiresias", "tiresias-2q", "srtf", "srsf", "slaq", "gandiva", "finish-time"):
-        first, again = (run(wide([480.0] * 3), name, engine) for _ in range(2))
+        first, again = (run(wide([480.0] * 3), baseline(name, ties="first"), engine) for _ in range(2))
         assert first.start.tolist() == sorted(first.start.tolist()), name
         assert first.grants == again.grants, name
         np.testing.assert_array_equal(first.finish, again.finish)
+
+
+def test_ties_that_are_drawn_starve_nobody(engine: Engine) -> None:
+    """Six apps alike want all GPUs. In order the last one waits for all others; by lot all soon have some of them."""
+    lots = run(wide([4800.0] * 6), "gandiva", engine)
+    order = run(wide([4800.0] * 6), baseline("gandiva", ties="first"), engine)
+    assert lots.start.max() < order.start.max() == pytest.approx(5 * 4800 / 4)
+    other = run(wide([4800.0] * 6), baseline("gandiva", seed=1), engine)
+    assert lots.start.tolist() != other.start.tolist()
 
 
 def test_n_avg_is_the_mean_of_the_apps_that_are_there(engine: Engine) -> None:

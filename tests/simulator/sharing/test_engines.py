@@ -20,14 +20,15 @@ from meshwright.simulator.sharing import (
     simulate,
 )
 from meshwright.simulator.sharing.policy.nearness import PLACEMENTS, Placement
+from meshwright.simulator.sharing.policy.offers import TIES, Ties
 
 
 @pytest.mark.parametrize("name", BASELINES)
 @settings(max_examples=8, deadline=None)
-@given(seed=st.integers(0, 10**6), placement=st.sampled_from(PLACEMENTS))
-def test_engines_agree(name: str, seed: int, placement: Placement) -> None:
+@given(seed=st.integers(0, 10**6), placement=st.sampled_from(PLACEMENTS), ties=st.sampled_from(TIES))
+def test_engines_agree(name: str, seed: int, placement: Placement, ties: Ties) -> None:
     world = drawn(seed)
-    policy = baseline(name, world.lease_s, placement, seed)
+    policy = baseline(name, world.lease_s, placement, seed, ties)
     try:
         readable = simulate(world, policy, engine="simpy")
     except InputError:  # a gang that no machines are left for: both must say so

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from meshwright.errors import InputError
@@ -92,6 +94,23 @@ def test_gandiva_serves_who_is_well_placed_first() -> None:
     cluster = SharedCluster.uniform(2, 2)
     given = baseline("gandiva").assign(cluster, range(4), [view(0, slowdown=VGG16), view(1)])
     assert counts(given) == {1: 4}
+
+
+def test_gandiva_migrates_where_others_keep_their_gpus() -> None:
+    """The lease of a GPU of each of two machines is over, and both machines are free: two of one serve it better.
+    Where distance costs nothing it stays, and so it does where only its own are free."""
+    cluster = SharedCluster.uniform(2, 2)
+    apart = replace(view(0, cap=2, slowdown=VGG16), lapsed=(0, 2))
+    assert sorted(baseline("gandiva").assign(cluster, range(4), [apart])) == [0, 1]
+    assert sorted(baseline("srtf").assign(cluster, range(4), [apart])) == [0, 2]
+    assert sorted(baseline("gandiva").assign(cluster, (0, 2), [apart])) == [0, 2]
+    alike = replace(view(0, cap=2), lapsed=(0, 2))
+    assert sorted(baseline("gandiva").assign(cluster, range(4), [alike])) == [0, 2]
+
+
+def test_a_word_for_ties_that_is_unknown_is_refused() -> None:
+    with pytest.raises(InputError, match="ties: expected one of lot, first"):
+        baseline("gandiva", ties="last")  # type: ignore[arg-type]
 
 
 def test_slaq_serves_the_loss_that_falls_fastest() -> None:

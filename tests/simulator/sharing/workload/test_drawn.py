@@ -53,6 +53,18 @@ def share_within(count: int, n: int, p: float) -> bool:
     return abs(count - n * p) <= 4 * math.sqrt(n * p * (1 - p))
 
 
+def test_apps_that_explore_have_no_single_job_and_lengths_come_nearer(first: tuple[App, ...]) -> None:
+    """All else is the same draw: a length's distance to the median, as a logarithm, is multiplied by `spread`."""
+    near = workload1(replace(MANY, exploring=True, spread=0.5))
+    assert min(len(a.jobs) for a in near) >= module.FEWEST
+    assert [a.arrival_s for a in near] == [a.arrival_s for a in first]
+    middle = [np.array([np.median(task_s([a])) for a in apps]) for apps in (first, near)]
+    several = np.array([len(a.jobs) for a in first]) > 1
+    apart = [np.log(m / module.TASK_MEDIAN_S).std() for m in (middle[0][several], middle[1])]
+    # jobs of an app scatter around it, their median by little
+    assert apart[1] / apart[0] == pytest.approx(0.5, abs=0.03)
+
+
 def test_the_law_of_the_jobs_is_what_the_text_says() -> None:
     fine = module.jobs_quantile((np.arange(10**5) + 0.5) / 10**5)
     assert (fine == 1).mean() == pytest.approx(0.10, abs=1e-4)
