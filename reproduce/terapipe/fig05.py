@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...planners.terapipe.v100.cell import V100Rates
+from ...planners.terapipe.v100.iteration import iteration_s
 from ..claims import Claim, Expectation, at_most, between, within
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
+from ..sensitivity import Sensitivity, Swing
 from ..style import BLUE, GREEN, GREY, canvas, lighter
+from .fit import without
 from .latencies import FIT_NOTE
-from .points import joint_gain, median_error, own_slices, speedups, written
-from .tables import SETTINGS
+from .points import cell_of, joint_gain, median_error, own_slices, speedups, written
+from .tables import SETTINGS, row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -152,7 +157,45 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
         axes[0, 0].set_ylabel("seconds of an iteration")
         figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=5, fontsize=7)
         session.figure(figure)
-    return session.finish(judged(frame), notes=(FIT_NOTE, *NOTES))
+    return session.finish(judged(frame), notes=(FIT_NOTE, *NOTES), sensitivity=[sensitivity(k) for k in HEADLINES])
+
+
+HEADLINES = (10, 9)
+"""Settings of GPT3-175B: the abstract's 5.0×, and the largest speed-up."""
+MOVED = {
+    "gemm": ("share of 125 TFLOP/s", 0.75, 0.95, "{:g}", 1.0),
+    "memory": ("share of 900 GB/s", 0.7, 0.95, "{:g}", 1.0),
+    "collective_s": ("a small collective", 0.12e-3, 0.4e-3, "{:g} ms", 1e3),
+    "all_reduce_bytes_per_s": ("all-reduce in a node", 30e9, 60e9, "{:g} GB/s", 1e-9),
+}
+"""Rate of `V100Rates` -> words, the two values that it is moved to (a guess at what V100s may do), and its unit."""
+
+
+def speedup(setting: int, rates: V100Rates) -> float:
+    """Speed-up of our slicing over none, both by the same rates."""
+    cell = cell_of(setting, rates=rates)
+    whole = row(setting, scheme="w/o").slices
+    return iteration_s(cell, whole) / iteration_s(cell, own_slices(setting, rates=rates))
+
+
+def sensitivity(setting: int) -> Sensitivity:
+    """The speed-up of one setting as each rate of the V100s moves, the setting left out of the fit of the others."""
+    rates, paper = without(setting), SPEEDUP[setting]
+    swings: list[Swing] = []
+    for name, (words, low, high, form, unit) in MOVED.items():
+        now = float(getattr(rates, name))
+        swings.append(
+            Swing(
+                f"{words}, {form.format(float(f'{now * unit:.3g}'))}",
+                form.format(low * unit), form.format(high * unit),
+                speedup(setting, replace(rates, **{name: low})), speedup(setting, replace(rates, **{name: high})),
+            )
+        )  # fmt: skip
+    reach = [s.assumption for s in swings if min(s.at_low, s.at_high) <= paper <= max(s.at_low, s.at_high)]
+    needed = f"the paper's lies within the range of: {'; '.join(reach)}" if reach else "none of these alone gives it"
+    ours = speedup(setting, rates)
+    title = f"GPT3-175B ({setting}), speed-up of TeraPipe"
+    return Sensitivity(title, paper, ours, "× without slices", tuple(swings), needed)
 
 
 NOTES = (
