@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 from ...errors import InfeasibleError, InputError
 from ...profiles.llm.capacity import KVCapacity, kv_capacity
+from ...profiles.llm.cost.kinds.experts import ALL2ALL
 from ...profiles.llm.engine_memory import other_bytes
 from ...simulator.cluster import Cluster
 from ...simulator.llm.plan.entries import Deployment
@@ -18,7 +20,13 @@ from .demand import LLMDemand
 from .layouts import place
 from .space import SearchSpace
 
-__all__ = ["Group", "Load", "Partition", "deployments", "partitions"]
+__all__ = ["Group", "Load", "Partition", "check_shared", "deployments", "partitions"]
+
+UNSHARED: dict[str, Any] = {
+    "cp": 1, "dp": 1, "expert_parallel": False, "eplb": False, "all2all": ALL2ALL[0], "speculative": None,
+    "prefix_caching": False, "routers": "round_robin",
+}  # fmt: skip
+"""Options that engines on shared devices have no choice of -> what they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +93,24 @@ class Load:
         rate = demand.traffic.per_second
         held = (prompt + output / 2) * output
         return cls((rate if math.isfinite(rate) else 1.0) * held, min(-(-longest // 128) * 128, demand.model.longest))
+
+
+def check_shared(space: SearchSpace) -> None:
+    """See that no option is asked for that engines on shared devices are not planned with.
+
+    Raises
+    ------
+    InputError
+        Naming the option.
+    """
+    found = [name for name, only in UNSHARED.items() if getattr(space, name)[0] != only]
+    found += ["scheduler"] if space.options else []
+    found += ["disaggregate"] if space.disaggregate == "only" else []
+    if found:
+        raise InputError(
+            f"space: {found[0]}: models that share devices are not planned with it (got {getattr(space, found[0])!r}); "
+            "leave it out, or leave share out"
+        )
 
 
 def partitions(cluster: Cluster, space: SearchSpace) -> Iterator[Partition]:

@@ -27,7 +27,7 @@ MOST_MEMORY = 1024
 def no_engine(demand: LLMDemand, cluster: Cluster, space: SearchSpace, shapes: Shapes, seeds: Sequence[int]) -> str:
     """No engine of the space holds the model: would larger degrees, or how much more memory?"""
     said = f"{demand.name}: none of {len(shapes.rejected)} engines is possible on {cluster.spec.name}"
-    last = f"; the last: {shapes.rejected[-1].what}: {shapes.rejected[-1].why}" if shapes.rejected else ""
+    last = f"; the nearest: {shapes.why_not}"
     wider = replace(space, tp=(1, 2, 4, 8), pp=tuple(range(1, 17)))
     possible = engine_shapes(demand, cluster, wider, seeds).possible
     if possible:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -10,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import InfeasibleError, InputError
-from ...profiles.llm.capacity import kv_capacity
+from ...profiles.devices import GIB
+from ...profiles.llm.capacity import NoRoomError, kv_capacity
 from ...profiles.llm.cost.kinds.experts import ALL2ALL
 from ...profiles.llm.engine_memory import other_bytes
 from ...reprs import Shown
@@ -40,10 +42,14 @@ class Rejected(Shown):
         Its parallelism and options.
     why : str
         The reason.
+    short_bytes : int, optional
+        By how much a device's memory is too small for it; 0 where it fits, and something else is wrong; None where its
+        degrees are not possible whatever the memory.
     """
 
     what: str
     why: str
+    short_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,22 @@ class Shapes:
 
     possible: tuple[EngineShape, ...]
     rejected: tuple[Rejected, ...]
+
+    @property
+    def nearest(self) -> Rejected | None:
+        """Of those that are not possible the one that would need least: of equals the last, which has most devices."""
+        if not self.rejected:
+            return None
+        return min(reversed(self.rejected), key=lambda r: math.inf if r.short_bytes is None else r.short_bytes)
+
+    @property
+    def why_not(self) -> str:
+        """Why the nearest of those that are not possible is not, in words."""
+        near = self.nearest
+        if near is None:
+            return "nothing was tried"
+        short = f", {near.short_bytes / GIB:.2g} GiB a device short" if near.short_bytes else ""
+        return f"{near.what}: {near.why}{short}"
 
 
 def engine_shapes(demand: LLMDemand, cluster: Cluster, space: SearchSpace, seeds: Sequence[int] = (0,)) -> Shapes:
@@ -102,7 +124,7 @@ def engine_shapes(demand: LLMDemand, cluster: Cluster, space: SearchSpace, seeds
     if windows[0] and space.disaggregate == "only":
         raise InputError(f"{demand.name}: layers with windows are not modelled across a hand-off; serve it undivided")
     shares_prefixes = first.prefix_ids is not None or first.after is not None
-    caching = tuple(c for c in space.prefix_caching if shares_prefixes or not c) or (False,)
+    caching = tuple(c for c in space.prefix_caching if shares_prefixes or not c) or tuple(space.prefix_caching)
     possible: list[EngineShape] = []
     rejected: list[Rejected] = []
     every = product(space.tp, space.pp, space.cp, space.dp)
@@ -125,15 +147,17 @@ def engine_shapes(demand: LLMDemand, cluster: Cluster, space: SearchSpace, seeds
             room = longest if drafts is None else min(-(-(most + 2 * drafts.tokens) // 128) * 128, model.max_positions)
             shape = EngineShape(
                 tp, pp, cp, policy, block, batched, seqs, chunked, cached, share, room, 1, weights, kv, dp=dp,
-                windows=windows if policy == "vllm-v1" else (0, 1, 0), speculative=drafts, **spread,
+                windows=windows if policy == "vllm-v1" else (0, 1, 0), speculative=drafts, more=space.options, **spread,
             )  # fmt: skip
             try:
                 shape = _with_memory(demand, cluster, shape)
                 _runs(shape, demand, trace)
                 if space.disaggregate == "only" and not shape.splits:
                     raise InputError("prompts are handed over under vllm-v1 only, without windows and drafts")
+            except NoRoomError as error:
+                rejected.append(Rejected(str(shape), str(error), error.short_bytes))
             except (InfeasibleError, InputError) as error:
-                rejected.append(Rejected(str(shape), str(error)))
+                rejected.append(Rejected(str(shape), str(error), 0))
             else:
                 if shape not in possible:
                     possible.append(shape)
@@ -196,6 +220,8 @@ def _with_memory(demand: LLMDemand, cluster: Cluster, shape: EngineShape) -> Eng
 
 def _runs(shape: EngineShape, demand: LLMDemand, trace: LLMTrace) -> None:
     """Raise InputError if some request could not run to its end in such an engine."""
+    if (stages := dict(shape.more).get("pipeline_parallel_size", 1)) not in (1, shape.pp):
+        raise InputError(f"its scheduler's pipeline_parallel_size is {stages}, and it has {shape.pp} stages")
     options = flight_options(shape.deployment("x", demand.name, [range(shape.devices)]))
     if shape.dp > 1:  # a request's keys and values are on one rank
         options = replace(options, num_blocks=options.num_blocks // shape.dp)

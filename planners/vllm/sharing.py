@@ -23,7 +23,7 @@ from ...simulator.plan.entries import PlannerEntry
 from .costs import CostSource
 from .demand import LLMDemand
 from .greedy import GreedySelection, Held, SharedScore
-from .groups import Partition, partitions
+from .groups import Partition, check_shared, partitions
 from .halving import successive_halving
 from .planner import plan
 from .planning import Planning
@@ -109,6 +109,7 @@ def plan_shared(
     if not names or len(set(names)) < len(names):
         raise InputError(f"demands: expected models of different names (got {', '.join(names) or 'none'})")
     space, effort = space or SearchSpace(batched_tokens=(2048,)), effort or Effort(finalists=2)
+    check_shared(space)
     search = GreedySelection(cluster, tuple(demands), CostSource(**costs), space, seed)
     cuts = list(partitions(cluster, space))
     say = progress or _silent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, cast
 
@@ -13,6 +13,7 @@ from ...profiles.llm.cost.iteration import PRECISIONS
 from ...profiles.llm.cost.kinds.experts import ALL2ALL
 from ...reprs import Shown
 from ...simulator.llm.plan.drafts import DraftEntry
+from ...simulator.llm.plan.entries import Option
 from ...simulator.llm.policy.catalogue import POLICIES
 from ...simulator.llm.policy.router import ROUTERS
 
@@ -46,7 +47,7 @@ class SearchSpace(Shown):
     chunked_prefill : sequence of bool
         Of vllm-v1: whether prompts may be split over steps.
     prefix_caching : sequence of bool
-        Of vllm-v1; True is tried only where requests share prefixes.
+        Of vllm-v1; where it is True or False, True is tried only if requests share prefixes.
     utilizations : sequence of float
         ``gpu_memory_utilization``.
     routers : sequence of str
@@ -58,6 +59,8 @@ class SearchSpace(Shown):
         Speculative decoding: each of these, and None for none. A mapping is taken for the fields of a `DraftEntry`.
     disaggregate : {"no", "also", "only"}
         Whether prompts and decodes may (or must) be on engines of their own; every ratio is tried, with equal engines.
+    scheduler : mapping of str to value
+        Further options that all schedulers get, by their own names; kept as pairs.
 
     Raises
     ------
@@ -84,11 +87,16 @@ class SearchSpace(Shown):
     kv_precision: str | Sequence[str] = "bf16"
     speculative: Sequence[DraftEntry | None] = (None,)
     disaggregate: str = "no"
+    scheduler: Mapping[str, Option] | tuple[tuple[str, Option], ...] = ()
 
     def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "scheduler", tuple(dict(self.scheduler).items()))
+        except (TypeError, ValueError):
+            raise InputError(f"space: scheduler: expected options by name (got {self.scheduler!r:.60})") from None
         for field in fields(self):
             value: Any = getattr(self, field.name)
-            if isinstance(value, str):
+            if isinstance(value, str) or field.name == "scheduler":
                 continue
             if not isinstance(value, Sequence) or not value:
                 raise InputError(f"space: {field.name}: expected one value or more (got {value!r})")
@@ -116,6 +124,11 @@ class SearchSpace(Shown):
                 raise InputError(f"space: utilizations: expected shares in (0, 1] (got {value})")
         if self.disaggregate not in SPLITS:
             raise InputError(f"space: disaggregate: expected one of {', '.join(SPLITS)} (got {self.disaggregate!r})")
+
+    @property
+    def options(self) -> tuple[tuple[str, Option], ...]:
+        """Further options of the schedulers."""
+        return tuple(dict(self.scheduler).items())
 
     @property
     def precisions(self) -> tuple[str, ...]:

@@ -15,9 +15,28 @@ from .decoder import weight_bytes as bytes_of_weight
 from .parallel.layout import Parallel
 from .parallel.ranks import Ranks, check_degrees, whole
 
-__all__ = ["CapacityOptions", "KVCapacity", "kv_capacity"]
+__all__ = ["CapacityOptions", "KVCapacity", "NoRoomError", "kv_capacity"]
 
 GIB = 2**30
+
+
+class NoRoomError(InfeasibleError):
+    """A device's memory is too small.
+
+    Parameters
+    ----------
+    why : str
+        The message.
+    short_bytes : int
+        How much more memory the device would need.
+    """
+
+    def __init__(self, why: str, short_bytes: int) -> None:
+        super().__init__(why)
+        self.short_bytes = short_bytes
+
+    def __reduce__(self) -> tuple[type[NoRoomError], tuple[str, int]]:
+        return type(self), (str(self), self.short_bytes)  # as worker processes send it
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -154,7 +173,7 @@ def kv_capacity(
     ------
     InputError
         On a degree that does not divide the heads, or a value out of range.
-    InfeasibleError
+    NoRoomError
         If the weights leave no room for one block.
     """
     share: Any = utilization
@@ -202,8 +221,9 @@ def kv_capacity(
     groups = far + near
     found = KVCapacity(memory_bytes, utilization, weight_bytes, o.other_bytes, block, block_size, o.cp, o.dp, groups)
     if found.num_blocks < 1:
-        raise InfeasibleError(
+        raise NoRoomError(
             f"{model.name}: its weights leave no room for one KV block on a rank ({found.explain()}); "
-            "raise tp or pp, or take a device with more memory"
+            "raise tp or pp, or take a device with more memory",
+            math.ceil((block + weight_bytes + o.other_bytes) / utilization) - memory_bytes,
         )
     return found

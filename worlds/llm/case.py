@@ -187,10 +187,16 @@ class LLMWorkloadCase(Part):
     @property
     def promises(self) -> Promises:
         """What the users of every model are promised, scaled."""
+        from ...simulator.llm.result.objectives import Promises
+
+        return self.promises_over(Promises(math.inf, math.inf, ()))
+
+    def promises_over(self, own: Promises) -> Promises:
+        """What the users of a model are promised that has limits of its own where nothing else is said, scaled."""
         from ...simulator.llm.result.objectives import Promises, objectives_of
 
-        said = Promises(self.slo_ttft or math.inf, self.slo_tpot or math.inf, objectives_of(self.slo))
-        return said.scaled(self.slo_scale)
+        said = objectives_of(self.slo) or own.objectives
+        return Promises(self.slo_ttft or own.ttft_s, self.slo_tpot or own.tpot_s, said).scaled(self.slo_scale)
 
 
 def _is_one(total: float) -> bool:
@@ -234,7 +240,7 @@ class LLMCase(Case):
         description="folder of kernel tables of cluster.device, or one for each device type; else its roofline",
     )
     workload: Annotated[LLMWorkloadCase, CIRCUMSTANCE] = LLMWorkloadCase()
-    engine: EngineCase = EngineCase()  # of planner `fixed`
+    engine: EngineCase = EngineCase()  # planner `vllm` takes what is said, `fixed` all of it
     planner: LLMPlannerCase = LLMPlannerCase()
     warmup: Annotated[int, CIRCUMSTANCE] = Field(
         default=0,

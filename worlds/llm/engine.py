@@ -62,7 +62,7 @@ class SpeculativeCase(Part):
 
 
 class EngineCase(Part):
-    """One engine, by vLLM's own names; planner `fixed` puts as many of them on the cluster as fit."""
+    """One engine, by vLLM's own names; `fixed` puts as many as fit on the cluster, `vllm` tries what else may vary."""
 
     tensor_parallel_size: Devices = Field(default=1, description="number of devices that share each layer")
     pipeline_parallel_size: Devices = Field(default=1, description="number of pipeline stages")

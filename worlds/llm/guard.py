@@ -99,11 +99,10 @@ class LLMGuard(Guard):
 
 
 def _made(case: LLMCase, data: LLMData) -> LLMPlan:
-    said = dict(case.planner.options)
-    share = said.pop("share", False)
+    share = case.planner.options.get("share", False)
     if case.planner.name != SEARCH or not (share or len(case.models) > 1):
         return planned(case, data)[0]
-    space, effort = planner_options(said)
+    space, effort = planner_options(case)
     demands, cluster, tables = demands_of(case, data), cluster_of(case, data), tables_of(case, data)
     if share:
         return plan_shared(

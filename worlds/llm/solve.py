@@ -73,9 +73,11 @@ def tables_of(case: LLMCase, data: LLMData) -> Tables | None:
     return None if case.kernels is None else data.tables[case.kernels]
 
 
-def as_said(plan: LLMPlan, case: LLMCase, data: LLMData) -> LLMPlan:
+def as_said(plan: LLMPlan, case: LLMCase, data: LLMData, limits_of: LLMPlan | None = None) -> LLMPlan:
     """A plan whose models have the limits of a case, its images, and its requests' favourites among experts, and whose
     devices have its links.
+
+    Limits that the case does not say are each model's own in the plan `limits_of`, if one is given.
 
     Raises
     ------
@@ -84,8 +86,12 @@ def as_said(plan: LLMPlan, case: LLMCase, data: LLMData) -> LLMPlan:
     """
     w = case.workload
     seen = {"images": images_of(w.images), "expert_skew": w.expert_skew}
-    said = promised(w.promises) | {name: value for name, value in seen.items() if name in w.model_fields_set}
-    models = tuple(m.model_copy(update=said) for m in plan.models)
+    said = {name: value for name, value in seen.items() if name in w.model_fields_set}
+
+    def limits(name: str) -> dict[str, Any]:
+        return promised(w.promises if limits_of is None else w.promises_over(limits_of.model(name).promises))
+
+    models = tuple(m.model_copy(update=said | limits(m.name)) for m in plan.models)
     return linked(plan.model_copy(update={"models": models}), links_of(case, data))
 
 
@@ -139,8 +145,6 @@ def planned(case: LLMCase, data: LLMData) -> tuple[LLMPlan, int]:
 def _seen(case: LLMCase) -> str:
     """What decides a plan: limits do not where the engine is given, nor does what is only counted."""
     unseen: dict[str, Any] = {"planner": {"label"}} | dict.fromkeys(("warmup", "failures", "loading", "scaling"), True)
-    if case.planner.name == "vllm":
-        unseen["engine"] = True
     if case.planner.name == "fixed":
         unseen["workload"] = {"slo", "slo_ttft", "slo_tpot", "slo_scale"}
     return case.model_dump_json(exclude=unseen)
@@ -160,7 +164,7 @@ def _planned(asked: _Asked) -> tuple[LLMPlan, int]:
     case, data = asked.case, asked.data
     demand, cluster = demand_of(case, data), cluster_of(case, data)
     tables = tables_of(case, data)
-    space, effort = planner_options(case.planner.options)
+    space, effort = planner_options(case)
     if case.planner.name == "vllm" and mixes(case):
         from ...planners.vllm.mixes import plan_mixed
 

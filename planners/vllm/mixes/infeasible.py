@@ -18,12 +18,9 @@ __all__ = ["no_pool", "no_room", "out_of_reach"]
 
 def no_pool(demand: LLMDemand, fleet: MixedCluster, shapes: Sequence[Shapes]) -> str:
     """No engine of the space holds the model on any type of device."""
-    said = [
-        f"{pool.spec.name}: {found.rejected[-1].what}: {found.rejected[-1].why}" if found.rejected else pool.spec.name
-        for pool, found in zip(fleet.pools, shapes, strict=True)
-    ]
+    said = [f"{pool.spec.name}: {found.why_not}" for pool, found in zip(fleet.pools, shapes, strict=True)]
     return (
-        f"{demand.name}: no engine is possible on any of {len(fleet.pools)} device types; the last of each: "
+        f"{demand.name}: no engine is possible on any of {len(fleet.pools)} device types; the nearest of each: "
         f"{'; '.join(said)}; smallest change: larger degrees of parallelism (tp, pp), or devices with more memory"
     )
 

@@ -1,61 +1,13 @@
-"""What is wrong between a case and what was loaded for it, and with the options of its planner."""
+"""What is wrong between a case and what was loaded for it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from typing import Any, cast
-
 from ....errors import InputError
-from ....planners.vllm import Effort, SearchSpace
 from ....profiles.llm.decoder_names import check_precision_said
 from ..case import LLMCase
 from .kept import LLMData
 
-__all__ = ["check_classes", "check_models", "check_options", "check_precision", "planner_options"]
-
-ONE_VALUED = ("precision", "kv_precision", "disaggregate")
-"""Fields of a search space that are not tried but given."""
-
-
-def planner_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Options of planner `vllm`: those of its search space, and those of its effort.
-
-    Raises
-    ------
-    InputError
-        On an unknown one.
-    """
-    space, effort = ({f.name for f in fields(kind)} for kind in (SearchSpace, Effort))
-    for name in options:
-        if name not in space | effort:
-            raise InputError(f"unknown option {name!r}; known: {', '.join(sorted(space | effort | {'share'}))}")
-    return (
-        {name: _tried(name, value) for name, value in options.items() if name in space},
-        {name: value for name, value in options.items() if name in effort},
-    )
-
-
-def _tried(name: str, value: Any) -> Any:
-    """What a search space tries of an option: of one value that one alone."""
-    if isinstance(value, list | tuple):
-        return tuple(cast("Sequence[Any]", value))
-    return value if name in ONE_VALUED else (value,)
-
-
-def check_options(case: LLMCase) -> bool:
-    said = dict(case.planner.options)
-    if "share" in said and len(case.models) > 1:
-        said.pop("share")  # whether several models share devices: the door that plans takes it
-    elif "share" in said:
-        raise InputError("share: is for several models (got one)")
-    space, effort = planner_options(said)
-    try:
-        SearchSpace(**space)
-        Effort(**effort)
-    except TypeError as error:
-        raise InputError(str(error)) from None
-    return True
+__all__ = ["check_classes", "check_models", "check_precision"]
 
 
 def check_precision(case: LLMCase, model: str) -> None:

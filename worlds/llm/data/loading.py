@@ -15,13 +15,16 @@ from ..fleet import check_types, names_of
 from ..kinds import unfit
 from ..links import check_links
 from ..scheduler import check_scheduler
-from .checks import check_classes, check_models, check_options, check_precision
+from .checks import check_classes, check_models, check_precision
 from .files import read_decoder, read_device, read_kernels, read_lengths_of, read_scripted, read_traffic
 from .kept import LLMData
+from .options import check_options
 
 __all__ = ["load_data"]
 
 T = TypeVar("T")
+
+CHOOSES = "planner vllm chooses how many engines only decode; set planner.options.disaggregate: only, or planner fixed"
 
 
 def load_data(cases: Sequence[LLMCase], folder: Path) -> LLMData:
@@ -85,6 +88,8 @@ def load_data(cases: Sequence[LLMCase], folder: Path) -> LLMData:
             tried("engine.scheduler", lambda e=e: check_scheduler(e))
         if case.planner.name == "vllm":
             tried("planner.options", lambda c=case: check_options(c))
+            if e.decode_engines:
+                tried("engine.decode_engines", lambda: _refuse(CHOOSES))
         elif case.planner.options:
             tried(
                 "planner.options", lambda: _refuse("planner 'fixed' has no options; say what the engine is in engine")

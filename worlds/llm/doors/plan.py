@@ -16,7 +16,7 @@ from ...carried import said_by
 from ...cases import called
 from ...door import Answer, Asked
 from ..case import LLMCase
-from ..data import LLMData, load_data, planner_options
+from ..data import LLMData, load_data, planner_options, said_twice
 from ..demands import demands_of
 from ..fleet import cluster_of, fleet_of, mixes
 from ..links import link_lines
@@ -66,11 +66,10 @@ def _one(case: LLMCase, data: LLMData, options: PlanOptions, asked: Asked) -> An
         links = link_lines(made, case, data, tables_of(case, data))
         document = {"plan": json.loads(made.to_json()), "links": links}
         return Answer("\n".join([*links, made.explain()]), document, made, made)
-    said = dict(case.planner.options)
-    share = said.pop("share", False)
+    share = case.planner.options.get("share", False)
     if not isinstance(share, bool):
         raise InputError(f"planner.options.share: expected true or false (got {share!r})")
-    space, effort = planner_options(said)
+    space, effort = planner_options(case)
     demands = demands_of(case, data)
     specs = [demand.model for demand in demands]
     same: dict[str, Any] = {
@@ -102,9 +101,10 @@ def _one(case: LLMCase, data: LLMData, options: PlanOptions, asked: Asked) -> An
         from ..page import page, told
 
         written = (write_text(options.html, page(told(found, case.planner.target))),)
-    links = link_lines(found.plan, case, data, tables_of(case, data))
-    text = "\n".join([*links, found.explain()])
-    return Answer(text, {**_document(found), "links": links}, found, found.plan, written=written)
+    links, twice = link_lines(found.plan, case, data, tables_of(case, data)), said_twice(case)
+    text = "\n".join([*links, *twice, found.explain()])
+    document = {**_document(found), "links": links, "said_twice": twice}
+    return Answer(text, document, found, found.plan, written=written)
 
 
 def _document(found: Planning | SharedPlanning | MixPlanning) -> Mapping[str, Any]:

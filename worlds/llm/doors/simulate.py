@@ -50,7 +50,7 @@ def simulated(asked: Asked) -> Answer:
     def drawn(said: LLMCase) -> dict[str, LLMTrace]:
         return {demand.name: demand.traffic.trace(said.seed) for demand in demands_of(said, data)}
 
-    plans = {path: as_said(plan, case, data) for path, plan in plans.items()}
+    plans = {path: as_said(plan, case, data, plans[first]) for path, plan in plans.items()}
 
     def served(plan: LLMPlan, given: Mapping[str, LLMTrace]) -> LLMPlanResult:
         return failing(plan, given, case.seed)
