@@ -13,8 +13,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from ..errors import InputError
 from ..worlds import Case
 from ..worlds.fields import checked, paths
+from ..worlds.file.document import YamlDocument, problems
 from ..worlds.file.errors import explain
-from ..worlds.file.yaml import YamlDocument, problems
 from ..worlds.guard import Guard, guard_of
 from ..worlds.registry import world
 from .suite import Suite, SuiteCase, name_problem

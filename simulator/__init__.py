@@ -5,14 +5,20 @@ Orca), `training` (pipelines of a training iteration) and `sharing` (jobs that s
 room's ``simulate.py``, which is its door. Where a world has two engines, ``reference`` is the SimPy model that defines
 the answer and ``compiled`` is the fast restatement that tests hold to it.
 
-`simulate` here is the door of the serving world.
+`simulate` here is the door of the serving world. Each name loads its room when it is first asked for: who simulates
+language models needs none of the others.
 """
 
-from .cluster import Cluster
-from .placement import Group, ParallelConfig, Placement, PlacementSchedule
-from .serving import Batching, SimulationResult, simulate
-from .serving.plan.file import Plan
-from .timeline import Timeline
+from typing import TYPE_CHECKING
+
+from ..later import later
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+    from .placement import Group, ParallelConfig, Placement, PlacementSchedule
+    from .serving import Batching, SimulationResult, simulate
+    from .serving.plan.file import Plan
+    from .timeline import Timeline
 
 __all__ = [
     "Batching",
@@ -26,3 +32,16 @@ __all__ = [
     "Timeline",
     "simulate",
 ]
+
+_ORIGINS = {
+    "Cluster": "cluster",
+    **dict.fromkeys(("Group", "ParallelConfig", "Placement", "PlacementSchedule"), "placement"),
+    **dict.fromkeys(("Batching", "SimulationResult", "simulate"), "serving"),
+    "Plan": "serving.plan.file",
+    "Timeline": "timeline",
+}
+_ROOMS = (
+    "cluster", "failures", "llm", "mesh", "metrics", "placement", "plan", "serving", "sharing", "summary", "timeline",
+    "training",
+)  # fmt: skip
+__getattr__, __dir__ = later(__name__, _ORIGINS, _ROOMS)

@@ -18,10 +18,11 @@ from ..wording import dotted
 from ..worlds import Case, World
 from ..worlds.cases import settled
 from ..worlds.fields import checked, find_field, place, plain, set_fields, steps, value_at
+from ..worlds.file.document import YamlDocument, problems
 from ..worlds.file.errors import Location
 from ..worlds.file.located import located
 from ..worlds.file.text import to_yaml
-from ..worlds.file.yaml import YamlDocument, parse, problems, read
+from ..worlds.file.yaml import parse, read
 from .design.axes import Axis, Values
 from .design.designs import Design, Listed
 from .file.build import build

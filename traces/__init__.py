@@ -5,29 +5,30 @@ Begin with `Trace` (an immutable log of requests), `read` (CSV, Parquet, the Azu
 rooms: `azure` for the Azure Functions traces, `clusters` for job logs of GPU clusters, `files` for file formats.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .azure.laws import Bursts, Drift
-from .azure.maf1 import Azure2019Options, read_azure2019
-from .azure.maf2 import read_azure2021
-from .azure.published import alpaserve_gamma
-from .azure.synthetic import maf1_like, maf2_like
-from .clusters.alibaba import read_alibaba
-from .clusters.helios import read_helios
-from .clusters.jobs import ClusterJob, ClusterLog
-from .clusters.philly import read_philly
-from .files.text import TraceWarning
-from .fit import fit_gamma
-from .generate import gamma, poisson
-from .lengths import LENGTHS, LengthProfile, Lengths, length_profile
-from .merge import merge
-from .read import read, write
-from .report import draw_rates, rates, report
-from .trace import Trace
-from .windows import GammaWindows
+from ..later import later
 
 if TYPE_CHECKING:
     from .azure.fetch import fetch
+    from .azure.laws import Bursts, Drift
+    from .azure.maf1 import Azure2019Options, read_azure2019
+    from .azure.maf2 import read_azure2021
+    from .azure.published import alpaserve_gamma
+    from .azure.synthetic import maf1_like, maf2_like
+    from .clusters.alibaba import read_alibaba
+    from .clusters.helios import read_helios
+    from .clusters.jobs import ClusterJob, ClusterLog
+    from .clusters.philly import read_philly
+    from .files.text import TraceWarning
+    from .fit import fit_gamma
+    from .generate import gamma, poisson
+    from .lengths import LENGTHS, LengthProfile, Lengths, length_profile
+    from .merging import merge
+    from .overview import draw_rates, rates, report
+    from .reading import read, write
+    from .trace import Trace
+    from .windows import GammaWindows
 
 __all__ = [
     "LENGTHS",
@@ -62,11 +63,27 @@ __all__ = [
     "write",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """`fetch` when it is asked for: few use it, and it loads what speaks HTTP and reads archives."""
-    if name == "fetch":
-        from .azure.fetch import fetch
-
-        return fetch
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+_ORIGINS = {
+    "fetch": "azure.fetch",
+    **dict.fromkeys(("Bursts", "Drift"), "azure.laws"),
+    **dict.fromkeys(("Azure2019Options", "read_azure2019"), "azure.maf1"),
+    "read_azure2021": "azure.maf2",
+    "alpaserve_gamma": "azure.published",
+    **dict.fromkeys(("maf1_like", "maf2_like"), "azure.synthetic"),
+    "read_alibaba": "clusters.alibaba",
+    "read_helios": "clusters.helios",
+    **dict.fromkeys(("ClusterJob", "ClusterLog"), "clusters.jobs"),
+    "read_philly": "clusters.philly",
+    "TraceWarning": "files.text",
+    "fit_gamma": "fit",
+    **dict.fromkeys(("gamma", "poisson"), "generate"),
+    **dict.fromkeys(("LENGTHS", "LengthProfile", "Lengths", "length_profile"), "lengths"),
+    "merge": "merging",
+    **dict.fromkeys(("draw_rates", "rates", "report"), "overview"),
+    **dict.fromkeys(("read", "write"), "reading"),
+    "Trace": "trace",
+    "GammaWindows": "windows",
+}
+"""Few need job logs, readers of files and generators together; `fetch` loads what speaks HTTP and reads archives."""
+_ROOMS = ("azure", "clusters", "files", "llm")
+__getattr__, __dir__ = later(__name__, _ORIGINS, _ROOMS)

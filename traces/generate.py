@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import InputError
 from ..seeds import generator
 from .columns import FloatArray, model_names
-from .merge import merge_streams
+from .merging import merge_streams
 from .renewal import renewal
 from .splits import Split, shares
 from .trace import Trace

@@ -16,7 +16,7 @@ from ..reprs import Shown
 from ..seeds import generator
 from .columns import FloatArray, LongArray
 from .generate import MAX_CV, MAX_REQUESTS
-from .merge import merge_streams
+from .merging import merge_streams
 from .renewal import windowed_renewal
 from .trace import Trace
 

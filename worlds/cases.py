@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from ..errors import InputError
 from ..wording import dotted, nearest, short
 from .fields import checked, find_field, place, plain, section_of, steps
+from .file.document import YamlDocument, problems
 from .file.errors import Location
-from .file.yaml import YamlDocument, parse, problems, read
 from .leaves import leaves
 from .registry import names, open_world
 from .world import Case, OpenWorld, World
@@ -51,6 +51,8 @@ class CaseFile:
     """
 
     def __init__(self, path: str | Path) -> None:
+        from .file.yaml import parse, read
+
         self.path = Path(path)
         self.document: YamlDocument = parse(read(path), str(path))
         said = dict(self.document.data)

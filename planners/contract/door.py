@@ -12,7 +12,7 @@ from typing import Any
 
 from ...errors import InfeasibleError, InputError, MeshwrightError, RunError
 from ...simulator.placement import Placement, PlacementSchedule
-from ...simulator.serving.plan.build import cluster_entry
+from ...simulator.plan.clusters import cluster_entry
 from ...simulator.serving.plan.file import Plan
 from ...wording import nearest
 from ..alpaserve.clockwork import ScheduledPlan

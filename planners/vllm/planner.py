@@ -21,8 +21,8 @@ from .infeasible import no_engine, not_enough, out_of_reach
 from .layouts import engine_shapes, place
 from .planning import Planning
 from .scoring import Evaluator, Setting, served
-from .search import Bracket, Effort, ModelSearch
-from .space import SearchSpace
+from .search import Bracket, ModelSearch
+from .space import Effort, SearchSpace
 
 __all__ = ["OBJECTIVES", "check_asked", "plan", "workload_of"]
 

@@ -4,54 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from ...errors import InputError
-from ...reprs import Shown
 from ...simulator.metrics import Estimate, mean_interval, paired_difference
 from .candidate import Candidate
 from .halving import Kinds, Rung, successive_halving
 from .layouts import Shapes, candidates, place
 from .scoring import Evaluator, Score, Task
-from .space import SearchSpace
+from .space import Effort, SearchSpace
 
-__all__ = ["FAR_OFF", "Bracket", "Effort", "Finalist", "ModelSearch", "lost"]
+__all__ = ["FAR_OFF", "Bracket", "Finalist", "ModelSearch", "lost"]
 
 FAR_OFF = 0.1
 """What has so much fewer good requests than the best of a round does not go on for its kind; of mixes a race ends where
 its best is so much below the target. What is overloaded looks better on few requests than on many, so little is lost;
 how little is a guess. With ``eta=1`` no race ends before its end."""
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Effort(Shown):
-    """How hard is searched.
-
-    Parameters
-    ----------
-    eta : int
-        One candidate in `eta` goes on from round to round; 1: all are tried on the whole trace.
-    finalists : int
-        Candidates of the last round; besides, the best of each way to cut engines goes there (`halving`).
-    smallest : int
-        Requests of the first round, at least.
-    seeds : int
-        Seeds of the last round: intervals come from them.
-    share_steps : int
-        In how many steps the shares of requests are tried that unlike engines get: 20 for steps of 5 %.
-    """
-
-    eta: int = 3
-    finalists: int = 3
-    smallest: int = 200
-    seeds: int = 3
-    share_steps: int = 20
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InputError(f"effort: {field.name}: expected an integer >= 1 (got {value!r})")
 
 
 @dataclass(frozen=True, slots=True)

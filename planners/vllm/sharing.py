@@ -27,8 +27,7 @@ from .groups import Partition, check_shared, partitions
 from .halving import successive_halving
 from .planner import plan
 from .planning import Planning
-from .search import Effort
-from .space import SearchSpace
+from .space import Effort, SearchSpace
 
 __all__ = ["SharedPlanning", "plan_shared"]
 

@@ -1,4 +1,4 @@
-"""What the planner may choose from: degrees and options of engines, and how requests find them."""
+"""What the planner may choose from: degrees and options of engines, and how requests find them; and its effort."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ...simulator.llm.plan.entries import Option
 from ...simulator.llm.policy.catalogue import POLICIES
 from ...simulator.llm.policy.router import ROUTERS
 
-__all__ = ["SearchSpace"]
+__all__ = ["Effort", "SearchSpace"]
 
 SPLITS = ("no", "also", "only")
 
@@ -157,3 +157,34 @@ def _draft(said: Any) -> DraftEntry | None:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "drafts"
         raise InputError(f"space: speculative: {where}: {first['msg']} (got {first['input']!r:.60})") from None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Effort(Shown):
+    """How hard is searched.
+
+    Parameters
+    ----------
+    eta : int
+        One candidate in `eta` goes on from round to round; 1: all are tried on the whole trace.
+    finalists : int
+        Candidates of the last round; besides, the best of each way to cut engines goes there (`halving`).
+    smallest : int
+        Requests of the first round, at least.
+    seeds : int
+        Seeds of the last round: intervals come from them.
+    share_steps : int
+        In how many steps the shares of requests are tried that unlike engines get: 20 for steps of 5 %.
+    """
+
+    eta: int = 3
+    finalists: int = 3
+    smallest: int = 200
+    seeds: int = 3
+    share_steps: int = 20
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InputError(f"effort: {field.name}: expected an integer >= 1 (got {value!r})")

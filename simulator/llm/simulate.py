@@ -16,13 +16,11 @@ from ...traces.trace import Trace
 from .decoding.genealogy import Genealogy
 from .decoding.speculative import SpeculativeCost, speculative_policy
 from .fleet.options import Fleet, fleet_of
-from .fleet.run import run_fleet
 from .options import SimulateOptions, at_least_one
 from .policy.catalogue import Policy, adapters_cannot, policy_config, policy_named
 from .policy.request import LLMRequest
 from .policy.router import router_named
 from .policy.vllm_v1_state import V1Config
-from .reference import run_reference
 from .result.columns import LLMResult
 from .times import times_of
 from .workload.requests import LLMTrace
@@ -180,8 +178,13 @@ def _run(world: World, router: str, until: float | None, engine: str) -> tuple[A
                 why = str(stopped)
         if engine == "compiled":
             raise InputError(f"engine: compiled: {why}; pass engine='auto' or 'simpy'")
+    # Here and not above: the reference comes with SimPy, which most simulations do without.
     if world.fleet is not None:
+        from .fleet.run import run_fleet
+
         return run_fleet(world, world.fleet, until), "reference"
+    from .reference import run_reference
+
     return (*run_reference(world, until), None), "reference"
 
 

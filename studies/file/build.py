@@ -13,8 +13,8 @@ from ...errors import InputError
 from ...wording import nearest
 from ...worlds import Case, World
 from ...worlds.fields import checked, find_field, paths, place, steps
+from ...worlds.file.document import YamlDocument, problems
 from ...worlds.file.errors import Location, unknown_key
-from ...worlds.file.yaml import YamlDocument, problems
 from ...worlds.registry import WORLDS, world
 from ..design.axes import Axis, Values
 from ..design.axis_reader import AxisReader

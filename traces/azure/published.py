@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import InputError
 from ..columns import FloatArray, model_names
 from ..generate import model_rates
-from ..merge import merge_streams
+from ..merging import merge_streams
 from ..splits import Split
 from ..trace import Trace
 

@@ -20,7 +20,7 @@ from ...errors import InputError
 from ...seeds import generator
 from ..columns import FloatArray, model_names
 from ..generate import MAX_CV, MAX_REQUESTS
-from ..merge import merge_streams
+from ..merging import merge_streams
 from ..renewal import windowed_renewal
 from ..trace import Trace
 from .laws import Bursts, Drift

@@ -9,8 +9,8 @@ from pydantic import BaseModel
 
 from ...errors import InputError
 from ..fields import find_field, paths, steps
+from .document import YamlDocument
 from .errors import Location
-from .yaml import YamlDocument
 
 __all__ = ["located"]
 

@@ -11,8 +11,9 @@ from pydantic import Field, model_validator
 from ...errors import InputError
 from ...planners.themis import Bid, Outcome, Place, Properties, Row, auction, properties
 from ...simulator.sharing import SharedCluster
+from ..file.document import problems, validate
 from ..file.json_schema import Generate, proper
-from ..file.yaml import parse, problems, read, validate
+from ..file.yaml import parse, read
 from .build import cluster_of
 from .case import SharedClusterCase
 from .part import Part, Some

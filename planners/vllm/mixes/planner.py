@@ -17,8 +17,7 @@ from ..demand import LLMDemand
 from ..layouts import engine_shapes
 from ..planner import check_asked, workload_of
 from ..scoring import served
-from ..search import Effort
-from ..space import SearchSpace
+from ..space import Effort, SearchSpace
 from .aims import AIMS, IDLE_SHARE
 from .choice import Option, assign, best_of, reach_first, reach_most
 from .infeasible import no_pool, no_room, out_of_reach

@@ -11,8 +11,8 @@ from ....simulator.metrics import Estimate, mean_interval, paired_difference
 from ..halving import Kinds, Rung, successive_halving
 from ..layouts import Shapes, place
 from ..score import Score
-from ..search import FAR_OFF, Effort
-from ..space import SearchSpace
+from ..search import FAR_OFF
+from ..space import Effort, SearchSpace
 from .aims import Aim
 from .mix import Mix, Part
 from .runs import Runs, Task

@@ -17,8 +17,6 @@ from ..policy.vllm_v1 import V1Config, V1Scheduler
 from ..result.iterations import Iterations, TokenRuns
 from ..world import Records, World
 from .contents import unlike
-from .dynamic.able import why_not_dynamic
-from .dynamic.run import run_dynamic
 from .fleet.drafts import drafts_of
 from .fleet.routing import router_name
 from .fleet.run import reserve_of, run_fleet
@@ -58,6 +56,8 @@ def why_not_compiled(world: World, router: str) -> str | None:
     if drafted and not _draws():
         return "this version of NumPy draws other numbers than the compiled engine"
     if world.fleet is not None:
+        from .dynamic.able import why_not_dynamic
+
         return why_not_dynamic(world, world.fleet)
     known = drafted or world.policy.scheduler in (V1Scheduler, SarathiScheduler)
     if known or reserve_of(world.policy) is not None:
@@ -113,6 +113,8 @@ def run_compiled(world: World, until: float | None = None) -> tuple[Records, Ite
         `why_not_compiled` first for what is known beforehand.
     """
     if world.fleet is not None:
+        from .dynamic.run import run_dynamic
+
         changed = run_dynamic(world, world.fleet, until)
         if changed is None:
             raise NotCompiled("a step that takes no time")

@@ -12,10 +12,10 @@ from ....profiles.hardware import DeviceSpec
 from ....profiles.llm.capacity import CapacityOptions, KVCapacity, kv_capacity
 from ...cluster import Cluster
 from ...mixed import MixedCluster
+from ...plan.clusters import cluster_entry, cluster_of
 from ...plan.entries import ClusterEntry, PlannerEntry, Problem, SparseEntry
 from ...plan.file import PlanFile
 from ...plan.reader import piece, pieces, problem_line
-from ...serving.plan.build import cluster_entry, cluster_of
 from ..policy.router import ROUTERS
 from .between import contradictions
 from .drafts import MTP

@@ -18,7 +18,6 @@ from ..policy.request import LLMRequest
 from ..result.columns import LLMResult
 from ..result.front import seen_by_clients
 from ..result.merged import Part, merged
-from ..shared import SharedEngine, simulate_shared
 from ..simulate import simulate_llm
 from ..times import StepDraws
 from ..workload.files import by_model
@@ -100,6 +99,8 @@ def simulate_plan(
         shape.tables = tables
         results[model] = shape.served(mine, trace)
     if together:
+        from ..shared import SharedEngine, simulate_shared
+
         drafted = next((d.name for d in plan.deployments if d.model in together and d.speculative is not None), None)
         if drafted is not None:
             raise InputError(f"plan: {drafted!r}: speculative decoding of engines that share devices is not simulated")

@@ -18,7 +18,7 @@ from ....traces.files.tabular import check_interval
 from ....traces.files.text import read_header, require_columns
 from ....traces.files.texts import text_column
 from ....traces.llm import TokenLog, dataset_lengths, is_dataset, read_log, sniff_log
-from ....traces.read import read, sniff
+from ....traces.reading import read, sniff
 from ....traces.trace import Trace
 from .columns import numbered
 from .requests import LLMTrace

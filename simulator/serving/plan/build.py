@@ -1,4 +1,4 @@
-"""From the simulator's objects to the entries of a plan, and back."""
+"""From a placement and its models to the entries of a plan, and back."""
 
 from __future__ import annotations
 
@@ -7,37 +7,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ....errors import InputError
-from ....profiles.devices import DEVICES
-from ....profiles.hardware import DeviceSpec, LinkSpec
 from ....profiles.profile import ModelProfile, Provenance, StageProfile
 from ....traces.trace import Trace
-from ...cluster import Cluster
 from ...placement import Group, ParallelConfig, Placement
-from ...plan.entries import ClusterEntry, DeviceEntry, GroupEntry, ModelEntry, StageEntry, Workload
+from ...plan.entries import GroupEntry, ModelEntry, StageEntry, Workload
 
-__all__ = ["cluster_entry", "cluster_of", "group_entries", "model_entries", "profiles_of", "workload_entry"]
-
-
-def cluster_entry(cluster: Cluster) -> ClusterEntry:
-    """A cluster with its device type spelt out."""
-    spec = cluster.spec
-    plain = {f: getattr(spec, f) for f in DeviceEntry.model_fields if f not in ("intra_node", "inter_node")}
-    device = DeviceEntry(
-        **plain,
-        intra_node=(spec.intra_node.bandwidth_bytes_per_s, spec.intra_node.latency_s),
-        inter_node=(spec.inter_node.bandwidth_bytes_per_s, spec.inter_node.latency_s),
-    )
-    return ClusterEntry(nodes=cluster.nodes, devices_per_node=cluster.devices_per_node, device=device)
-
-
-def cluster_of(entry: ClusterEntry) -> Cluster:
-    """The cluster of a plan. A device type that Meshwright ships is given by its name, any other by its fields."""
-    fields = entry.device.model_dump()
-    for link in ("intra_node", "inter_node"):
-        fields[link] = LinkSpec(*fields[link])
-    spec = DeviceSpec(**fields)
-    shipped = DEVICES.get(spec.name) == spec
-    return Cluster(entry.nodes, entry.devices_per_node, spec.name if shipped else spec)
+__all__ = ["group_entries", "model_entries", "profiles_of", "workload_entry"]
 
 
 def model_entries(

@@ -12,6 +12,7 @@ from ....profiles.profile import ModelProfile
 from ....traces.trace import Trace
 from ...cluster import Cluster
 from ...placement import Group, Placement
+from ...plan.clusters import cluster_entry, cluster_of
 from ...plan.entries import (
     ClusterEntry,
     DeviceEntry,
@@ -27,7 +28,7 @@ from ...plan.entries import (
 )
 from ...plan.file import PlanFile, layout
 from ...plan.reader import piece, pieces, problem_line
-from .build import cluster_entry, cluster_of, group_entries, model_entries, profiles_of, workload_entry
+from .build import group_entries, model_entries, profiles_of, workload_entry
 
 __all__ = [
     "ClusterEntry",

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ....errors import InputError
 from ...cluster import Cluster
 from ...mesh import Mesh
+from ...plan.clusters import cluster_of
 from ...plan.entries import ClusterEntry, Problem
-from ...serving.plan.build import cluster_of
 from .entries import MeshEntry, SliceEntry, StageEntry, TransferEntry
 from .fit import schedule_problems, transfer_problems
 from .passes import microbatch_problems, slice_problems

@@ -12,10 +12,10 @@ from ....errors import InputError
 from ....wording import dotted
 from ...cluster import Cluster
 from ...mesh import Mesh
+from ...plan.clusters import cluster_entry, cluster_of
 from ...plan.entries import ClusterEntry, PlannerEntry, Problem, SparseEntry
 from ...plan.file import PlanFile
 from ...plan.reader import piece, pieces, problem_line
-from ...serving.plan.build import cluster_entry, cluster_of
 from .checks import contradictions
 from .entries import MeshEntry, ModelEntry, OperatorEntry, SliceEntry, StageEntry, TransferEntry
 from .service import ServiceEntry, service_problems

@@ -13,7 +13,7 @@ from hand_plans import hand_plan
 from meshwright.cli import run
 from meshwright.profiles.graph import zoo_graph
 from meshwright.simulator import Cluster
-from meshwright.simulator.serving.plan.build import cluster_entry
+from meshwright.simulator.plan.clusters import cluster_entry
 
 Refused = Callable[..., str]
 PLAN = "plan training --planner alpa --model tiny-mlp --devices 2 --device cpu-core --global-batch 8"

@@ -15,7 +15,8 @@ from meshwright.cli import run
 from meshwright.errors import InputError
 from meshwright.worlds.cases import CaseFile, build
 from meshwright.worlds.file.case_schema import json_schema
-from meshwright.worlds.file.yaml import parse, validate
+from meshwright.worlds.file.document import validate
+from meshwright.worlds.file.yaml import parse
 from meshwright.worlds.sharing.bids import BidsFile, bids_schema
 from meshwright.worlds.sharing.world import WORLD
 

@@ -9,7 +9,7 @@ from meshwright.profiles.devices import DEVICES
 from meshwright.profiles.hardware import LinkSpec, device
 from meshwright.simulator import Cluster
 from meshwright.simulator.mesh import Mesh
-from meshwright.simulator.serving.plan.build import cluster_entry, cluster_of
+from meshwright.simulator.plan.clusters import cluster_entry, cluster_of
 from meshwright.simulator.training.configuration.collectives import GroupLinks
 from meshwright.simulator.training.configuration.rates import rates_of
 from meshwright.simulator.training.resharding.crossing import reshard_across
