@@ -53,8 +53,9 @@ RENT_S = 0.1
 this take 0.3 to 1 s to compile. Renting for as long would bound the worst case best; renting for less is a guess that a
 kernel which was called so often will be called on."""
 
-NAMED_LATE = b"_numba_hashsecret"
-"""How the names begin that numba makes known to LLVM only with all that it can compile: keys for hashes of text."""
+NAMED_LATE, COUNTED = b"_numba_hashsecret", b"NRT_"
+"""How the names begin that numba makes known to LLVM only with all that it can compile: keys for hashes of text; and
+those of its counts of references, which it compiles first."""
 
 TORN = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, KeyError, ValueError, TypeError)
 """What pickle raises when a file was cut off, or written by another program."""
@@ -137,6 +138,10 @@ class KernelCache(_Cache):
         self._turn: Turn | None = None
         compiler = dispatcher._compiler
         compiler.compile = self._or_give(compiler.compile)
+        self._extend = lambda: None
+        if numba.version_info.short == KNOWN:  # numba looks for its extensions at each first call; see `load_overload`
+            self._extend = dispatcher._compilation_chain_init_hook
+            dispatcher._compilation_chain_init_hook = lambda: None
 
     @property
     def cache_path(self) -> str | None:  # pyright: ignore[reportIncompatibleMethodOverride]  (numba's NullCache does it)
@@ -158,7 +163,9 @@ class KernelCache(_Cache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The compiled code for a signature, or `None`.
 
-        After `None` this process has the turn to compile it; other processes wait meanwhile.
+        After `None` this process has the turn to compile it; other processes wait meanwhile. Installed extensions of
+        numba are looked for then, and not before: what is kept needs none, and the search reads a file of each
+        installed package.
         """
         found = self._load(sig, target_context)
         if found is None and self._turn is not None:
@@ -166,6 +173,8 @@ class KernelCache(_Cache):
             found = self._load(sig, target_context)  # another process may have compiled it while this one waited
             if found is not None:
                 self._turn.give()
+        if found is None:
+            self._extend()
         return found
 
     def _load(self, sig: Any, target_context: Any) -> Any:
@@ -240,10 +249,10 @@ def _prepare(target_context: Any, kept: Any) -> None:
     the time of loading a kernel. Only what compiles needs that, and numba's compiler refreshes it itself.
     """
     _, kind, data = kept
-    if numba.version_info.short == KNOWN and kind == "object" and NAMED_LATE not in data[0]:
-        rtsys.initialize(target_context)
-    else:
+    if numba.version_info.short != KNOWN or kind != "object" or NAMED_LATE in data[0]:
         target_context.refresh()
+    elif COUNTED in data[0]:  # a loop that allocates nothing has none
+        rtsys.initialize(target_context)
 
 
 _typeof_array: Any = typeof_impl.dispatch(np.ndarray)
@@ -253,10 +262,10 @@ _typeof_array: Any = typeof_impl.dispatch(np.ndarray)
 def _typeof(array: Any, context: Any) -> Any:
     """The type of an array, as numba says it.
 
-    To see that it is not masked, numba loads NumPy's masked arrays: 0.07 s of each process that passes a tuple of arrays
-    to a kernel.
+    To see that it is not masked, numba loads NumPy's masked arrays: 0.07 s of each process that passes a tuple of
+    arrays to a kernel.
     """
-    if type(array) is not np.ndarray or array.dtype not in FROM_DTYPE and array.dtype.fields is None:
+    if type(array) is not np.ndarray or (array.dtype not in FROM_DTYPE and array.dtype.fields is None):
         return _typeof_array(array, context)
     return numba.types.Array(from_dtype(array.dtype), array.ndim, map_layout(array), readonly=not array.flags.writeable)
 

@@ -98,6 +98,9 @@ class Verbs(typer.core.TyperGroup):
     @staticmethod
     def _door(ctx: Any, verb: Any, args: list[str]) -> Any:
         """The command that a verb is for what its first word names."""
+        from .doors.single import load_numpy
+
+        load_numpy()  # the next line does
         from .doors.command import door_command, subject_of
         from .doors.overview import refused
 
