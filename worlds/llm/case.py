@@ -277,8 +277,8 @@ class LLMCase(Case):
             raise ValueError("cluster.pools: planner fixed puts its engine on one device type; set planner vllm")
         if self.planner.options.get("share"):
             raise ValueError("cluster.pools: models that share devices are planned on one type; leave out share")
-        if self.planner.objective == "rate":
-            raise ValueError("planner.objective: rate is looked for on one device type; leave out cluster.pools")
+        if self.planner.objective == "rate" and len(self.models) > 1:
+            raise ValueError("planner.objective: rate is looked for of one model on several types; leave out pools")
         return self
 
     @property

@@ -166,9 +166,9 @@ def _planned(asked: _Asked) -> tuple[LLMPlan, int]:
     tables = tables_of(case, data)
     space, effort = planner_options(case)
     if case.planner.name == "vllm" and mixes(case):
-        from ...planners.vllm.mixes import plan_mixed
+        from ...planners.vllm.mixes import plan_fleet
 
-        cheapest = plan_mixed(
+        cheapest = plan_fleet(
             fleet_of(case, data), [demand], objective=case.planner.objective, target=case.planner.target,
             tables=tables, space=SearchSpace(**stated_space(space, [demand.model])), effort=Effort(**effort),
             seed=case.seed,

@@ -3,5 +3,6 @@
 from .aims import AIMS, IDLE_SHARE
 from .planner import plan_mixed
 from .planning import MixPlanning, MixPoint
+from .rate import plan_fleet, plan_highest
 
-__all__ = ["AIMS", "IDLE_SHARE", "MixPlanning", "MixPoint", "plan_mixed"]
+__all__ = ["AIMS", "IDLE_SHARE", "MixPlanning", "MixPoint", "plan_fleet", "plan_highest", "plan_mixed"]

@@ -73,7 +73,7 @@ def plan_mixed(
     begun, fleet = time.perf_counter(), MixedCluster.of(fleet)
     space, effort = space or SearchSpace(), effort or Effort()
     if objective == "rate":
-        raise InputError("objective: rate: is looked for on one device type; give cost, energy, devices or goodput")
+        raise InputError("objective: rate: plan_highest looks for it; give cost, energy, devices or goodput")
     check_asked(demands, objective, tuple(AIMS), target, space)
     aim = AIMS[objective]
     aim.check(fleet)

@@ -95,6 +95,8 @@ class MixPlanning(Shown):
         Model -> what was tried, by amount.
     rejected : mapping of str to mapping of str to tuple of Rejected
         Model -> device type -> engines that are not possible.
+    load : float
+        Multiple of the given load at which all but the plan's own predictions are.
     """
 
     plan: LLMPlan
@@ -103,6 +105,7 @@ class MixPlanning(Shown):
     chosen: Mapping[str, Option]
     levels: Mapping[str, Sequence[MixLevel]]
     rejected: Mapping[str, Mapping[str, tuple[Rejected, ...]]]
+    load: float = 1.0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -185,6 +188,8 @@ class MixPlanning(Shown):
     def assumptions(self) -> tuple[str, ...]:
         """What the figures rest on."""
         lines = [f"iteration times: {self.plan.cost_source}"]
+        if self.load != 1:
+            lines.append(f"what devices reach is at {self.load:.4g} times the given load, the highest that is attained")
         for pool in self.plan.mixed.pools:
             price = f"{pool.spec.price_per_hour:g} per hour" if pool.spec.price_per_hour else "price not known"
             power = f"{pool.spec.watts:g} W" if pool.spec.watts else "power not known"

@@ -176,7 +176,10 @@ def test_no_plan_is_exit_code_three_with_the_smallest_change(capsys: pytest.Capt
         ({"pools": {"rtx-4090-24gb": 2}}, "cost needs price_per_hour of rtx-4090-24gb, which is not known"),
         ({"pools": {"l40s-48gb": 0}}, r"cluster.pools.l40s-48gb: should be greater than 0"),
         ({"planner": {"name": "fixed"}}, "planner fixed puts its engine on one device type"),
-        ({"planner": {"objective": "rate"}}, "rate is looked for on one device type"),
+        (
+            {"planner": {"objective": "rate"}, "model": ["llama-3.2-1b", "qwen2.5-1.5b"]},
+            "rate is looked for of one model",
+        ),
         ({"planner": {"options": {"share": True}}}, "models that share devices are planned on one type"),
     ],
 )

@@ -11,7 +11,7 @@ from typing import Any, cast
 from ....errors import InputError
 from ....files import write_text
 from ....planners.vllm import Effort, Planning, SearchSpace, SharedPlanning, plan, plan_shared
-from ....planners.vllm.mixes import MixPlanning, plan_mixed
+from ....planners.vllm.mixes import MixPlanning, plan_fleet
 from ...carried import said_by
 from ...cases import called
 from ...door import Answer, Asked
@@ -86,7 +86,7 @@ def _one(case: LLMCase, data: LLMData, options: PlanOptions, asked: Asked) -> An
             cluster_of(case, data), demands, space=SearchSpace(**stated_space(group, specs)), **same
         )
     elif mixes(case):
-        found = plan_mixed(
+        found = plan_fleet(
             fleet_of(case, data), demands, space=SearchSpace(**stated_space(space, specs)),
             objective=case.planner.objective, target=case.planner.target, workers=options.workers, **same,
         )  # fmt: skip

@@ -280,7 +280,7 @@ def test_the_explanation_says_what_one_device_less_would_reach() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"objective": "rate"}, "rate: is looked for on one device type"),
+        ({"objective": "rate"}, "rate: plan_highest looks for it"),
         ({"objective": "price"}, "objective: expected one of cost, energy, devices, goodput"),
         ({"target": 1.5}, "target: expected a share"),
         ({"workers": 0}, "workers"),
