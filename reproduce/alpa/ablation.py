@@ -12,7 +12,7 @@ from ...errors import InfeasibleError
 from ...planners.alpa.fixed import data_parallel, heuristic
 from ...planners.alpa.inter.flops import training_flops
 from ...planners.alpa.intra import Analysis, IntraOptions, IntraPlan, score
-from ...profiles.graph import CostModel, Graph, roofline
+from ...profiles.graph import CostModel, Graph
 from ...profiles.graph.models.language import MoE
 from ...profiles.graph.models.transformer import GPT
 from ...profiles.graph.models.vision import ResNet
@@ -20,6 +20,7 @@ from ...simulator.cluster import Cluster
 from ...simulator.mesh import LogicalMesh, Mesh
 from ..report import Frame, Progress, quiet
 from ..style import BLUE, GREEN, GREY, ORANGE, VERMILLION
+from .systems import AS_SAID
 
 __all__ = ["SIZES", "WAYS", "Way", "graph_at", "measure_ways", "sharded"]
 
@@ -129,7 +130,7 @@ def measure_ways(progress: Progress = quiet) -> Frame:
     for k, (family, gpus) in enumerate(jobs):
         progress(k, len(jobs), f"{family} on {gpus} GPUs")
         graph, cluster = graph_at(family, gpus), Cluster.of(gpus, "v100-16gb")
-        costs, analysis = roofline(cluster.spec), Analysis(graph)
+        costs, analysis = AS_SAID.costs(family, cluster), Analysis(graph)
         flops = float(training_flops(graph).sum())
         for name, way in _WAYS.items():
             best = min(_plans(graph, way, cluster, costs, analysis, family), key=lambda p: _seconds(p[1]), default=None)

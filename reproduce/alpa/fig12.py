@@ -13,7 +13,7 @@ from ..report import Frame, Progress, Report, Session, quiet
 from ..style import canvas
 from .given import seconds_with
 from .picture import Layer, draw_stage, layers
-from .systems import FAMILIES, OPTIONS, cluster_of, graph_of, plan_of
+from .systems import AS_SAID, FAMILIES, OPTIONS, cluster_of, graph_of, plan_of
 
 if TYPE_CHECKING:
     from ...simulator.training.plan.file import TrainingPlan
@@ -163,10 +163,10 @@ def notes(plans: Mapping[int, TrainingPlan]) -> tuple[str, ...]:
         model, b = family.models[n], plan.microbatches
         line = f"{model} on {n} GPUs: {ours:.1f} s an iteration by Eq. 2, {b} microbatches; {stages}"
         if devices(plan) != PAPER[n]:
+            cluster, options = cluster_of(n), AlpaOptions(**OPTIONS)
+            costs = AS_SAID.costs("resnet", cluster)
             theirs = min(
-                seconds_with(
-                    graph_of("resnet", n, family.batch // b), cluster_of(n), b, AlpaOptions(**OPTIONS), PAPER[n]
-                )
+                seconds_with(graph_of("resnet", n, family.batch // b), cluster, b, options, PAPER[n], costs)
                 for b in family.microbatches[n]
             )
             line += (

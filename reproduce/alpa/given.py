@@ -11,13 +11,20 @@ from ...planners.alpa import AlpaOptions, cluster_operators
 from ...planners.alpa.inter import default_layers, submesh_shapes
 from ...planners.alpa.inter.pricing.intra_pricer import IntraPricer
 from ...planners.alpa.inter.pricing.pricer import price_stages
-from ...profiles.graph import Graph
+from ...profiles.graph import CostModel, Graph
 from ...simulator.cluster import Cluster
 
 __all__ = ["best_with", "seconds_with"]
 
 
-def seconds_with(graph: Graph, cluster: Cluster, microbatches: int, options: AlpaOptions, gpus: Sequence[int]) -> float:
+def seconds_with(
+    graph: Graph,
+    cluster: Cluster,
+    microbatches: int,
+    options: AlpaOptions,
+    gpus: Sequence[int],
+    costs: CostModel | None = None,
+) -> float:
     """Eq. 2 of the best plan whose stages have so many GPUs, in order; inf if none fits the memory.
 
     Priced as `planners.alpa.plan` prices stages, but every cut of the layers is tried.
@@ -30,7 +37,7 @@ def seconds_with(graph: Graph, cluster: Cluster, microbatches: int, options: Alp
         layers,
         cluster,
         shapes,
-        IntraPricer.of(cluster, options),
+        IntraPricer.of(cluster, options, costs),
         microbatches=microbatches,
         recompute=(recompute,),
     )

@@ -3,28 +3,46 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InfeasibleError
 from ..report import Frame, Progress, quiet
-from .systems import FAMILIES, SYSTEMS, plan_of
+from .systems import AS_SAID, FAMILIES, SYSTEMS, Assumed, plan_of
 
 if TYPE_CHECKING:
+    from ...simulator.training import TrainingResult
     from ...simulator.training.plan.file import TrainingPlan
+    from ...simulator.training.resharding.crossing import Method
 
-__all__ = ["RESHARDINGS", "measure", "measure_all", "measure_reshardings"]
+__all__ = ["FAST", "RESHARDINGS", "measure", "measure_all", "measure_reshardings", "resharded"]
 
-RESHARDINGS: tuple[str, ...] = ("signal send/recv", "w/o local all-gather", "w/ local all-gather")
+RESHARDINGS: Mapping[str, Method] = MappingProxyType(
+    {
+        "signal send/recv": "send_recv",
+        "w/o local all-gather": "first_holder",
+        "w/o, senders balanced": "send_recv",
+        "w/ local all-gather": "local_all_gather",
+    }
+)
+"""Ways of moving tensors between meshes -> how; of the first only a byte is sent."""
 
 
-def measure(family: str, system: str, gpus: int) -> dict[str, Any]:
+NO_COUNTS: Mapping[int, tuple[int, ...]] = MappingProxyType({})
+FAST: Mapping[int, tuple[int, ...]] = MappingProxyType({32: (32,)})
+"""Numbers of microbatches of Wide-ResNet on 32 GPUs in fast versions: planning for others takes as long again."""
+
+
+def measure(
+    family: str, system: str, gpus: int, assumed: Assumed = AS_SAID, counts: tuple[int, ...] = ()
+) -> dict[str, Any]:
     """One point: the plan's iteration, simulated with its transfers; NaN where it runs out of memory."""
     from ...simulator.training import simulate_training
 
     row: dict[str, Any] = {"family": family, "system": system, "gpus": gpus, "model": FAMILIES[family].models[gpus]}
     try:
-        plan = plan_of(family, system, gpus)
+        plan = plan_of(family, system, gpus, assumed, counts)
     except InfeasibleError as error:
         return row | dict.fromkeys(_MEASURED, math.nan) | {"note": " ".join(str(error).split())}
     result = simulate_training(plan)
@@ -62,38 +80,44 @@ def _shape(plan: TrainingPlan) -> str:
 
 
 def measure_all(
-    families: Sequence[str], sizes: Sequence[int], progress: Progress = quiet, *, systems: Sequence[str] | None = None
+    families: Sequence[str],
+    sizes: Sequence[int],
+    progress: Progress = quiet,
+    *,
+    systems: Sequence[str] | None = None,
+    counts: Mapping[int, tuple[int, ...]] = NO_COUNTS,
 ) -> Frame:
-    """One row for each family, number of GPUs and system (by default those of Fig. 7)."""
+    """One row for each family, number of GPUs and system (by default those of Fig. 7).
+
+    `counts` restricts the numbers of microbatches on so many GPUs.
+    """
     import pandas as pd
 
     jobs = [(f, n, s) for f in families for n in sizes for s in (systems or SYSTEMS[f])]
     rows: list[dict[str, Any]] = []
     for k, (family, gpus, system) in enumerate(jobs):
         progress(k, len(jobs), f"{FAMILIES[family].models[gpus]} on {gpus} GPUs, {system}")
-        rows.append(measure(family, system, gpus))
+        rows.append(measure(family, system, gpus, counts=counts.get(gpus, ())))
     progress(len(jobs), len(jobs), "")
     return pd.DataFrame(rows)
 
 
-def measure_reshardings(sizes: Sequence[int], progress: Progress = quiet) -> Frame:
-    """Alpa's plans of Wide-ResNet, simulated with each way of moving tensors between meshes."""
-    import pandas as pd
+def measure_reshardings(
+    sizes: Sequence[int], progress: Progress = quiet, *, counts: Mapping[int, tuple[int, ...]] = NO_COUNTS
+) -> Frame:
+    """Alpa's plans of Wide-ResNet, simulated with each way of moving tensors between meshes.
 
-    from ...simulator.training import simulate_training
+    `counts` restricts the numbers of microbatches on so many GPUs.
+    """
+    import pandas as pd
 
     rows: list[dict[str, Any]] = []
     for k, gpus in enumerate(sizes):
         progress(k, len(sizes), f"{FAMILIES['resnet'].models[gpus]} on {gpus} GPUs")
-        plan = plan_of("resnet", "Alpa", gpus)
+        plan = plan_of("resnet", "Alpa", gpus, counts=counts.get(gpus, ()))
         flops = plan.predicted["pflops"] * plan.predicted["seconds"]
-        signal = plan.model_copy(update={"transfers": tuple(_signal(t) for t in plan.transfers)})
-        runs = (
-            simulate_training(signal, resharding="send_recv"),
-            simulate_training(plan, resharding="send_recv"),
-            simulate_training(plan, resharding="local_all_gather"),
-        )
-        for name, result in zip(RESHARDINGS, runs, strict=True):
+        for name in RESHARDINGS:
+            result = resharded(plan, name)
             rows.append(
                 {
                     "gpus": gpus,
@@ -106,6 +130,15 @@ def measure_reshardings(sizes: Sequence[int], progress: Progress = quiet) -> Fra
             )
     progress(len(sizes), len(sizes), "")
     return pd.DataFrame(rows)
+
+
+def resharded(plan: TrainingPlan, way: str, *, overlap: bool = False) -> TrainingResult:
+    """The plan's iteration with one of `RESHARDINGS`."""
+    from ...simulator.training import simulate_training
+
+    if way == "signal send/recv":
+        plan = plan.model_copy(update={"transfers": tuple(_signal(t) for t in plan.transfers)})
+    return simulate_training(plan, resharding=RESHARDINGS[way], overlap=overlap)
 
 
 def _signal(transfer: Any) -> Any:

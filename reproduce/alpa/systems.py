@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InfeasibleError
-from ...profiles.graph import Graph, roofline
+from ...profiles.graph import CostModel, Graph
 from ...simulator.cluster import Cluster
 from ..style import BLUE, GREEN, ORANGE, VERMILLION
+from .convolutions import Shares, convolution_costs
+from .deepspeed import DeepSpeed
 
 if TYPE_CHECKING:
-    from ...planners.alpa import AlpaOptions
     from ...simulator.training.plan.file import TrainingPlan
 
 __all__ = [
+    "AS_SAID",
     "FAMILIES",
     "OPTIONS",
     "SYSTEMS",
     "TITLES",
+    "Assumed",
     "Family",
     "cluster_of",
     "graph_of",
@@ -127,36 +130,84 @@ def graph_of(family: str, gpus: int, batch: int) -> Graph:
     return zoo_graph(FAMILIES[family].models[gpus], batch)
 
 
-def plan_of(family: str, system: str, gpus: int) -> TrainingPlan:
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """What the figures assume, for sweeps.
+
+    Parameters
+    ----------
+    shares : Shares or None
+        What float32 convolutions (Wide-ResNet's) reach of the peak; None: what the roofline says.
+    streams : float or None
+        Share of the memory bandwidth of operators that only move bytes; None: the roofline's.
+    memory : float
+        Share of a GPU's memory that plans may fill.
+    recompute : {"full", "none"}
+        Whether each layer's operators are computed again in the backward pass.
+    deepspeed : DeepSpeed
+        What the baseline for MoE does.
+    """
+
+    shares: Shares | None = field(default_factory=Shares)
+    streams: float | None = None
+    memory: float = 0.9
+    recompute: str = "full"
+    deepspeed: DeepSpeed = field(default_factory=DeepSpeed)
+
+    def costs(self, family: str, cluster: Cluster) -> CostModel:
+        """What operators take: of Wide-ResNet, with measured convolutions."""
+        return convolution_costs(cluster.spec, self.shares if family == "resnet" else None, self.streams)
+
+
+AS_SAID = Assumed()
+"""What the figures assume where nothing is swept."""
+
+
+def plan_of(
+    family: str, system: str, gpus: int, assumed: Assumed = AS_SAID, counts: tuple[int, ...] = ()
+) -> TrainingPlan:
     """The plan of one system with the number of microbatches that it is fastest with.
+
+    Parameters
+    ----------
+    family, system : str
+        The model's family, and who plans.
+    gpus : int
+        Of the testbed.
+    assumed : Assumed
+        What is assumed.
+    counts : tuple of int
+        Numbers of microbatches to choose from; those of the family if left out.
 
     Raises
     ------
     InfeasibleError
         If it fits the memory with none of them.
     """
-    plan = _best(family, system, gpus)
+    plan = _best(family, system, gpus, assumed, counts)
     if isinstance(plan, InfeasibleError):
         raise plan
     return plan
 
 
 @cache
-def _best(family: str, system: str, gpus: int) -> TrainingPlan | InfeasibleError:
+def _best(
+    family: str, system: str, gpus: int, assumed: Assumed, counts: tuple[int, ...]
+) -> TrainingPlan | InfeasibleError:
     """The plan itself, cached: figures of one process share it."""
     from ...planners.alpa.inter.pricing.intra_pricer import least_device_seconds
 
     chosen, cluster = FAMILIES[family], cluster_of(gpus)
-    costs = roofline(cluster.spec)
+    costs = assumed.costs(family, cluster)
     best: TrainingPlan | None = None
     why = InfeasibleError(f"{system}: no number of microbatches to choose from")
-    for count in chosen.counts(system, gpus):
+    for count in counts or chosen.counts(system, gpus):
         graph = graph_of(family, gpus, chosen.batch // count)
         least = least_device_seconds(graph, costs) * count / gpus  # of any plan: small microbatches fill GPUs worse
         if best is not None and least >= best.predicted["seconds"]:
             continue
         try:
-            plan = _planned(family, system, gpus, graph, count)
+            plan = _planned(family, system, gpus, graph, count, assumed)
         except InfeasibleError as error:
             why = error
             continue
@@ -175,46 +226,28 @@ _BASELINES = {
 }
 
 
-def options_of(family: str, system: str, gpus: int) -> dict[str, Any]:
+def options_of(family: str, system: str, gpus: int, assumed: Assumed = AS_SAID) -> dict[str, Any]:
     """What `AlpaOptions` every system is planned with.
 
     MoE models are trained with Adafactor and clustered into a layer for every two blocks, one of them with experts, as
     in the authors' benchmark; stages of one device need more layers. Adafactor's factored moments are next to nothing,
     so a parameter takes 2 + 2 bytes and its float32 copy 4, as with SGD.
     """
+    options = {**OPTIONS, "recompute": assumed.recompute, "memory_fraction": assumed.memory}
     if family != "moe":
-        return dict(OPTIONS)
+        return options
     clusters = {"n_layers": 16 if gpus == 64 else 8} if system in ("Alpa", "Intra-op only") else {}
-    return {**OPTIONS, **clusters, "optimizer": "sgd"}
+    return {**options, **clusters, "optimizer": "sgd"}
 
 
-def _planned(family: str, system: str, gpus: int, graph: Graph, count: int) -> TrainingPlan:
+def _planned(family: str, system: str, gpus: int, graph: Graph, count: int, assumed: Assumed) -> TrainingPlan:
     from ...planners.alpa import AlpaOptions, plan
     from ...planners.alpa.baselines import BASELINES
 
-    planner = plan if system == "Alpa" else _deepspeed if system == "DeepSpeed" else BASELINES[_BASELINES[system]]
-    options = AlpaOptions(**options_of(family, system, gpus))
-    batch = FAMILIES[family].batch
-    return planner(graph, cluster_of(gpus), global_batch=batch, microbatches=count, options=options)
-
-
-def _deepspeed(
-    graph: Graph, cluster: Cluster, *, global_batch: int, microbatches: int, options: AlpaOptions
-) -> TrainingPlan:
-    """`planners.alpa.baselines.deepspeed_moe`, which sums gradients after each microbatch.
-
-    DeepSpeed's ZeRO-2, which the authors' benchmark of it switches on, must: each rank keeps only its share of the
-    summed gradients (its maintainers in github.com/deepspeedai/DeepSpeed/issues/2252).
-    """
-    from ...planners.alpa import plan
-    from ...planners.alpa.fixed import expert_parallel
-    from ...planners.alpa.inter.pricing.fixed_pricer import FixedPricer
-    from ...planners.alpa.inter.pricing.intra_pricer import intra_options
-
-    chosen = replace(options, zero=2, stages="one")
-    ways = replace(intra_options(chosen), reduce_every_microbatch=True)
-    pricer = FixedPricer(roofline(cluster.spec), ways, expert_parallel)
-    return plan(
-        graph, cluster, global_batch=global_batch, microbatches=microbatches, options=chosen, pricer=pricer,
-        planner="deepspeed-moe",
-    )  # fmt: skip
+    cluster, batch = cluster_of(gpus), FAMILIES[family].batch
+    options = AlpaOptions(**options_of(family, system, gpus, assumed))
+    costs = assumed.costs(family, cluster)
+    if system == "DeepSpeed":
+        return assumed.deepspeed.plan(graph, cluster, batch, count, options, costs)
+    planner = plan if system == "Alpa" else BASELINES[_BASELINES[system]]
+    return planner(graph, cluster, global_batch=batch, microbatches=count, options=options, costs=costs)

@@ -10,7 +10,7 @@ import numpy as np
 from .....errors import InfeasibleError, InputError
 from .....profiles.graph import CostModel, Graph
 from .....simulator.mesh import LogicalMesh
-from ...intra import Analysis, IntraOptions, interval_costs, score
+from ...intra import Analysis, IntraOptions, IntraPlan, interval_costs, score
 from ..clustering import Layer
 from .intra_pricer import least_device_seconds, stage_plan
 from .pricer import Recompute, StagePlan
@@ -68,6 +68,8 @@ class FixedPricer:
         Logical shapes on which it is meant; on others nothing is possible.
     batch_only : bool
         Whether every operator is cut along the batch. All runs of layers are then priced at once (`interval_costs`).
+    adjust : callable
+        What becomes of a stage's plan, for what the cost model does not know; not with `batch_only`.
     """
 
     costs: CostModel
@@ -75,6 +77,7 @@ class FixedPricer:
     method: Callable[[Graph, Shape], Axes]
     views: Callable[[Shape], bool] = lambda _shape: True
     batch_only: bool = False
+    adjust: Callable[[IntraPlan], IntraPlan] = lambda plan: plan
     _known: dict[int, tuple[Graph, Analysis, dict[Shape, Axes | None]]] = field(
         default_factory=dict[int, tuple[Graph, Analysis, dict[Shape, "Axes | None"]]], repr=False
     )
@@ -124,7 +127,8 @@ class FixedPricer:
         )
         choice = fixed_choice(graph, axes, first, last, self.options.zero)
         analysis = self._known[id(graph)][1]
-        return stage_plan(score(graph, first, last, mesh, self.costs, choice, options, analysis=analysis))
+        found = score(graph, first, last, mesh, self.costs, choice, options, analysis=analysis)
+        return stage_plan(self.adjust(found))
 
     def _along_the_batch(
         self, graph: Graph, layers: Sequence[Layer], mesh: LogicalMesh, recompute: Recompute, microbatches: int

@@ -19,7 +19,7 @@ from .segments import Segments
 
 __all__ = ["Chain"]
 
-MOST_STATES = 40_000
+MOST_STATES = 100_000
 """Most combinations of specs with which a cut may be crossed. Tables grow with it; with more, each run is solved by an
 ILP instead (`intervals`). The number is a guess."""
 
