@@ -41,6 +41,12 @@ def reproduce(
         Path, typer.Option(help="Folder for CSV, PNG and JSON; of accuracy also the page itself, FILE.md.")
     ] = Path("reproduce-out"),
     seed: Annotated[int, typer.Option(help="Seed, >= 0.")] = 0,
+    trace: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Your download of an Azure Functions trace (file or folder; may be given twice: 2019, 2021)."
+        ),
+    ] = None,
     gallery: Annotated[
         Path | None,
         typer.Option(help="Folder: make what it lacks of NAMES (or all) there, then a page over it, index.html."),
@@ -65,10 +71,10 @@ def reproduce(
 ) -> int:
     """Make the papers' figures and tables and check their claims; or the accuracy page."""
     if names == [ACCURACY]:
-        if list_ or fast or strict or remember or check or gallery is not None:
+        if list_ or fast or strict or remember or check or gallery is not None or trace:
             raise InputError(
-                "reproduce: accuracy: --list, --fast, --strict, --remember, --gallery and --check are of figures; "
-                "leave them out"
+                "reproduce: accuracy: --list, --fast, --strict, --remember, --trace, --gallery and --check are of "
+                "figures; leave them out"
             )
         return _accuracy(out, here, (silicon, kernels, vllm_run), seed, json_)
     if ACCURACY in (names or []):
@@ -83,6 +89,8 @@ def reproduce(
     if list_:
         typer.echo(_listing(wanted, json_))
         return 0
+    if trace and (remember or check or gallery is not None):
+        raise InputError("reproduce: --trace: what is kept and checked is without it; leave the others out")
     if gallery is not None or check:
         if strict or remember or (gallery is not None and (check or json_)):
             raise InputError("reproduce: --gallery and --check go without each other, --strict and --remember")
@@ -95,10 +103,12 @@ def reproduce(
     from ..files import check_target
     from ..reproduce import Report, verdict_table
     from ..reproduce import reproduce as make
+    from ..reproduce.figures import check_takes_trace
     from ..reproduce.verdicts import KEPT
     from ..reproduce.verdicts import remember as keep
     from .status import status
 
+    check_takes_trace(wanted, trace or ())
     for name in wanted:  # hours of work must not end at a folder that nothing can be written to
         check_target(out / f"{name}.json")
     if remember:
@@ -112,6 +122,7 @@ def reproduce(
                 out=out,
                 seed=seed,
                 progress=lambda done, total, what, say=say: say(f"{done} of {total} {what}".rstrip()),
+                trace=trace or (),
             )
         reports.append(report)
         if remember:  # at once: what was made before an interruption stays

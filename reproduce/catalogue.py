@@ -73,6 +73,8 @@ class Figure(Shown):
         What its full version costs, where nobody has measured it. The fast one costs seconds.
     also : tuple of int
         Further numbers of the same kind that the same module makes.
+    takes_trace : bool
+        Whether it can run on the user's own download of a trace.
     """
 
     paper: str
@@ -81,6 +83,7 @@ class Figure(Shown):
     title: str
     full: Cost
     also: tuple[int, ...] = ()
+    takes_trace: bool = False
 
     def __post_init__(self) -> None:
         if self.paper not in PAPERS or self.kind not in ("fig", "table", "note"):
@@ -140,9 +143,17 @@ _ALL = (
         12,
         "SLO attainment of AlpaServe, Selective Replication and Clockwork++ on real-world traffic",
         "minutes",
+        takes_trace=True,
     ),
     Figure("alpaserve", "fig", 13, "four models of 104B parameters on 64 devices", "seconds"),
-    Figure("alpaserve", "fig", 14, "robustness: planned for one hour of traffic, served another (S2@MAF1)", "minutes"),
+    Figure(
+        "alpaserve",
+        "fig",
+        14,
+        "robustness: planned for one hour of traffic, served another (S2@MAF1)",
+        "minutes",
+        takes_trace=True,
+    ),
     Figure("alpaserve", "fig", 15, "dynamic batching on model set S1", "minutes"),
     Figure("alpaserve", "fig", 16, "pipeline overhead of the manual and the automatic partition", "seconds"),
     Figure("alpaserve", "fig", 17, "ablation of the placement algorithm on model set S3", "minutes"),

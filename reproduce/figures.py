@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import argparse
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import InputError
 from .catalogue import FIGURES, named
 from .report import Progress, Report, quiet, verdict_table
 
-__all__ = ["main", "reproduce"]
+__all__ = ["check_takes_trace", "main", "reproduce"]
 
 
 def reproduce(
-    name: str, *, fast: bool = False, out: str | Path = "reproduce-out", seed: int = 0, progress: Progress = quiet
+    name: str,
+    *,
+    fast: bool = False,
+    out: str | Path = "reproduce-out",
+    seed: int = 0,
+    progress: Progress = quiet,
+    trace: Sequence[str | Path] = (),
 ) -> Report:
     """Make one figure or table: data, picture and verdicts.
 
@@ -30,16 +37,35 @@ def reproduce(
         Seed, >= 0.
     progress : callable
         Told of every step.
+    trace : sequence of paths
+        Your own download of the traces that a figure is of, in place of synthetic traffic of their character.
 
     Raises
     ------
     InputError
-        On an unknown name; the message gives the nearest one.
+        On an unknown name; the message gives the nearest one. On traces for a figure that takes none.
     """
     figure = named(name)
+    check_takes_trace((figure.name,), trace)
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InputError(f"seed: expected an integer >= 0 (got {seed!r})")
-    return importlib.import_module(figure.module).run(fast, Path(out), seed, progress)
+    more = {"trace": [Path(path) for path in trace]} if trace else {}
+    return importlib.import_module(figure.module).run(fast, Path(out), seed, progress, **more)
+
+
+def check_takes_trace(names: Sequence[str], trace: Sequence[str | Path]) -> None:
+    """Refuse traces for figures that take none.
+
+    Raises
+    ------
+    InputError
+        Naming the figures that do.
+    """
+    others = [name for name in names if not FIGURES[name].takes_trace]
+    if trace and others:
+        able = ", ".join(name for name, figure in FIGURES.items() if figure.takes_trace)
+        more = f" and {len(others) - 1} more" * (len(others) > 1)
+        raise InputError(f"reproduce: {others[0]}{more}: takes no --trace; figures of the Azure traces are {able}")
 
 
 def main(name: str) -> None:

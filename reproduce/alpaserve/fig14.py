@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...errors import InputError
 from ...profiles import model_set
 from ...seeds import generator
 from ...simulator import simulate
@@ -17,6 +18,7 @@ from ..report import Frame, Progress, Report, Session, quiet
 from ..sampling import summarise
 from ..style import canvas, lines, outside_legend
 from . import fig12
+from .experiments.given import Given
 from .experiments.systems import SYSTEMS, Traffic, placement
 
 if TYPE_CHECKING:
@@ -57,8 +59,9 @@ EXPECTED = {
 
 
 def attainments(
-    hours: int, windows_per_hour: int, points: int, repetitions: int, seed: int, progress: Progress = quiet
-) -> Frame:
+    hours: int, windows_per_hour: int, points: int, repetitions: int, seed: int, progress: Progress = quiet,
+    given: Given | None = None,
+) -> Frame:  # fmt: skip
     """Plan on one hour and serve another, two different hours of one trace for each repetition.
 
     Parameters
@@ -83,7 +86,8 @@ def attainments(
     import pandas as pd
 
     profiles = model_set(COLUMN.models)
-    day = Traffic.of(COLUMN.character, list(profiles), COLUMN.rate, hours * 60, 60.0, seed, fine=3.0)
+    what = (COLUMN.character, list(profiles), COLUMN.rate, hours * 60, 60.0, seed)
+    day = given.traffic(*what) if given else Traffic.of(*what, fine=3.0)
     rng = generator(seed, "alpaserve/fig14", "hours")
     pairs = [rng.choice(hours, 2, replace=False) for _ in range(repetitions)]
     cases = [(v, x) for v in fig12.ROWS for x in fig12.thinned(fig12.grid(COLUMN, v), points)]
@@ -130,11 +134,22 @@ def draw(frame: Frame, varied: str, ax: Axes) -> Axes:
     return ax
 
 
-def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
-    """Make the figure. Full: three pairs of hours of a day, 20 minutes of each; fast: two of six, 2 minutes."""
+def run(fast: bool, out: Path, seed: int, progress: Progress = quiet, trace: Sequence[Path] = ()) -> Report:
+    """Make the figure. Full: three pairs of hours of a day, 20 minutes of each; fast: two of six, 2 minutes.
+
+    `trace`: a file or folder of MAF1 itself.
+
+    Raises
+    ------
+    InputError
+        If another trace is given.
+    """
+    given = Given.of(trace)
+    if given and given.maf1 is None:
+        raise InputError("alpaserve/fig14: it is of MAF1; expected --trace with the Azure Functions trace of 2019")
     session = Session("alpaserve/fig14", fast, out, seed)
     hours, windows, points, repetitions = (6, 2, 3, 2) if fast else (24, 20, 8, 3)
-    frame = attainments(hours, windows, points, repetitions, seed, progress)
+    frame = attainments(hours, windows, points, repetitions, seed, progress, given)
     summary = session.table(summarise(frame, ("varied", "x", "system"), ("attainment", "known_attainment")))
     with canvas(1, 4, width=2.6, height=2.7) as (figure, axes):
         for varied, ax in zip(fig12.ROWS, axes.flat, strict=True):
@@ -157,13 +172,14 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
             EXPECTED["replication"].judge(loss["AlpaServe"] - loss["Selective Replication"], why=WHY_LOSS),
         ],
         notes=[
-            "two different hours of one synthetic trace of MAF1's character per repetition, resampled independently",
+            given.note() if given else "traffic: synthetic, of MAF1's character; --trace runs it on the trace itself",
+            "two different hours of one trace per repetition, resampled independently",
             "the loss is against a plan made for the very requests that came",
         ],
     )
 
 
-WHY_LOSS = "how far two hours of the trace lie apart is the synthetic character's, not MAF1's own"
+WHY_LOSS = "how far two hours of the trace lie apart decides; with synthetic traffic it is not MAF1's own"
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from ....simulator import Cluster
 from ....simulator.placement import Placement, PlacementSchedule
 from ....traces import GammaWindows, Trace
 
-__all__ = ["GOAL", "SYSTEMS", "Traffic", "crossing", "placement"]
+__all__ = ["GOAL", "SYSTEMS", "WINDOW_S", "Traffic", "crossing", "placement"]
 
 GOAL = 0.99
 """SLO attainment that the paper asks for (§6.1)."""
