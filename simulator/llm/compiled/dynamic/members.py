@@ -77,9 +77,8 @@ def empty(x: FleetRules, s: Tables, h: Handoff | None, e: int) -> None:
             block[b].shares = block[b].previous = block[b].following = 0
             block[b].earlier = b - 1 if b else count - 1
             block[b].later = b + 1 if b < count - 1 else 0
-        for i in range(2):
-            for b in range(s.bucket.shape[2]):
-                s.bucket[e, i, b] = 0
+        for place in range(s.bucket.shape[1]):
+            s.bucket[e, place, 0] = s.bucket[e, place, 1] = 0
     if h is not None:
         desk = h.desk[e]
         desk.first = desk.last = desk.landed = desk.final = -1

@@ -38,28 +38,19 @@ def fresh_pools(s: Tables) -> None:
 
 
 @_inline
-def _place(s: Tables, content: int) -> int:
+def _place(bucket: Any, content: int) -> int:
     """The bucket of a content."""
     # Multiplicative hashing, because contents are nearly consecutive numbers; the odd constant is that of xorshift64*
     # (Vigna, 2016). The low bits of a product depend on few bits of its factors, and are shifted away.
-    return ((content * 0x2545F4914F6CDD1D) >> 20) & (s.bucket.shape[2] - 1)
+    return ((content * 0x2545F4914F6CDD1D) >> 20) & (bucket.shape[0] - 1)
 
 
 @_inline
-def _content(s: Tables, r: int, k: int) -> int:
+def _content(nodes: Any, per: int, q: Any, k: int) -> int:
     """The content of a request's k-th full block."""
-    q = s.request[r]
     if k < q.shared:
-        return s.nodes[q.nodes + k // s.per] * s.per + k % s.per
+        return nodes[q.nodes + k // per] * per + k % per
     return q.own + k
-
-
-@_inline
-def _insert(block: Any, b: int, later: int) -> None:
-    """A block enters the free queue."""
-    earlier = block[later].earlier
-    block[b].earlier, block[b].later = earlier, later
-    block[earlier].later = block[later].earlier = b
 
 
 @_inline
@@ -70,10 +61,9 @@ def _remove(block: Any, b: int) -> None:
 
 
 @_inline
-def _known(s: Tables, e: int, content: int) -> int:
+def _known(block: Any, bucket: Any, content: int) -> int:
     """The block that holds a content; 0 if none does."""
-    block = s.block[e]
-    b = s.bucket[e, 0, _place(s, content)]
+    b = bucket[_place(bucket, content), 0]
     while b > 0 and block[b].content != content:
         b = block[b].following
     return b
@@ -86,7 +76,7 @@ def cached_prefix(s: Tables, e: int, r: int, most: int) -> tuple[int, int]:
     block, q = s.block[e], s.request[r]
     free = 0
     for k in range(most):
-        b = _known(s, e, _content(s, r, k))
+        b = _known(block, s.bucket[e], _content(s.nodes, s.per, q, k))
         if b <= 0:
             return k, free
         s.table[q.table + k] = b
@@ -102,14 +92,18 @@ def _behind(x: FleetRules, computed: int) -> int:
 
 
 @_call
-def _in_groups(x: FleetRules, s: Tables, e: int, r: int, most: int) -> tuple[int, int]:
-    """`found_prefix` over groups of layers: all of a prefix where they hold all tokens, its last window in others."""
-    q, groups, full = s.request[r], x.groups, x.groups - x.near
+def _in_groups(x: FleetRules, pool: Any, table: Any, q: Any, most: int) -> tuple[int, int]:
+    """`found_prefix` over groups of layers: all of a prefix where they hold all tokens, its last window in others.
+
+    `pool`: blocks and buckets of an engine, and contents. Not `Tables`, as a call hands over each number of it.
+    """
+    block, bucket, nodes, per = pool
+    groups, full = x.groups, x.groups - x.near
     known = most
     for k in range(most):
         for own in range(full):
-            b = _known(s, e, _content(s, r, k) * groups + own)
-            s.table[q.table + k * groups + own] = b
+            b = _known(block, bucket, _content(nodes, per, q, k) * groups + own)
+            table[q.table + k * groups + own] = b
             if b <= 0:
                 known = k
                 break
@@ -122,8 +116,8 @@ def _in_groups(x: FleetRules, s: Tables, e: int, r: int, most: int) -> tuple[int
             k -= 1
             run += 1
             for own in range(full, groups):
-                b = _known(s, e, _content(s, r, k) * groups + own)
-                s.table[q.table + k * groups + own] = b
+                b = _known(block, bucket, _content(nodes, per, q, k) * groups + own)
+                table[q.table + k * groups + own] = b
                 if b <= 0:
                     run = 0
                     break
@@ -137,8 +131,8 @@ def _in_groups(x: FleetRules, s: Tables, e: int, r: int, most: int) -> tuple[int
     for k in range(found):
         for own in range(groups):
             if own >= full and k < skipped:
-                s.table[q.table + k * groups + own] = 0
-            elif s.block[e, s.table[q.table + k * groups + own]].shares == 0:
+                table[q.table + k * groups + own] = 0
+            elif block[table[q.table + k * groups + own]].shares == 0:
                 free += 1
     return found, free
 
@@ -147,7 +141,7 @@ def _in_groups(x: FleetRules, s: Tables, e: int, r: int, most: int) -> tuple[int
 def found_prefix(x: FleetRules, s: Tables, e: int, r: int, most: int) -> tuple[int, int]:
     """Blocks of the longest cached prefix of at most `most` blocks, and how many of all groups' nobody uses."""
     if x.groups > 1 or x.near:
-        return _in_groups(x, s, e, r, most)
+        return _in_groups(x, (s.block[e], s.bucket[e], s.nodes, s.per), s.table, s.request[r], most)
     return cached_prefix(s, e, r, most)
 
 
@@ -181,44 +175,66 @@ def take(x: FleetRules, s: Tables, e: int, r: int, need: int) -> None:
     g.free -= x.groups * need
     if x.caching:
         block, bucket = s.block[e], s.bucket[e]
-        for i in range(x.groups * need):  # one group's after the other's
-            own = i // need
-            b = block[0].later
-            _remove(block, b)
-            if block[b].content >= 0:
-                place = _place(s, block[b].content)
-                previous, following = block[b].previous, block[b].following
-                if previous > 0:
-                    block[previous].following = following
-                else:
-                    bucket[0, place] = following
-                if following > 0:
-                    block[following].previous = previous
-                else:
-                    bucket[1, place] = previous
-                block[b].content = -1
-            block[b].shares = 1
-            s.table[q.table + (q.blocks + i - own * need) * x.groups + own] = b
+        b = block[0].later
+        for own in range(x.groups):  # one group's after the other's
+            at = q.table + q.blocks * x.groups + own
+            for _ in range(need):
+                if block[b].content >= 0:
+                    place = _place(bucket, block[b].content)
+                    previous, following = block[b].previous, block[b].following
+                    if previous > 0:
+                        block[previous].following = following
+                    else:
+                        bucket[place, 0] = following
+                    if following > 0:
+                        block[following].previous = previous
+                    else:
+                        bucket[place, 1] = previous
+                    block[b].content = -1
+                block[b].shares = 1
+                s.table[at] = b
+                at += x.groups
+                b = block[b].later
+        block[0].later, block[b].earlier = b, 0
     q.blocks += need
 
 
 @_call
-def _give_back(x: FleetRules, s: Tables, e: int, r: int, own: int, low: int, high: int) -> None:
-    """A request gives one group's blocks from `low` to before `high` back, the last of them to be evicted first: blocks
-    of unknown content go to the head of the free queue, others to its tail."""
-    block, q = s.block[e], s.request[r]
-    head = block[0].later
-    for k in range(high - 1, low - 1, -1):
-        at = q.table + k * x.groups + own
-        b = s.table[at]
-        s.table[at] = 0
+def _give_back(block: Any, table: Any, begin: int, step: int, end: int) -> int:
+    """Every `step`-th block of a table from `begin` to before `end` is given back, the last to be evicted first:
+    those of unknown content go to the head of the free queue, others to its tail. How many nobody uses now."""
+    first, ahead, behind, last, free = block[0].later, 0, 0, 0, 0
+    for at in range(end - step, begin - 1, -step):
+        b = np.int64(table[at])
+        table[at] = 0
         block[b].shares -= 1
         if block[b].shares == 0:
-            # Before what was the head at first, so that they keep their order; of an empty queue, before the others.
-            _insert(block, b, head if block[b].content < 0 else 0)
-            if head == 0 and block[b].content >= 0:
-                head = b
-            s.engine[e].free += 1
+            free += 1
+            if block[b].content < 0:
+                block[b].earlier, block[ahead].later = ahead, b
+                ahead = b
+            else:
+                if last:
+                    block[last].later = b
+                else:
+                    behind = b
+                block[b].earlier = last
+                last = b
+    if ahead:
+        block[ahead].later, block[first].earlier = first, ahead
+    if behind:
+        tail = block[0].earlier
+        block[tail].later, block[behind].earlier = behind, tail
+        block[last].later, block[0].earlier = 0, last
+    return free
+
+
+@_inline
+def _group_gives_back(x: FleetRules, s: Tables, e: int, r: int, own: int, low: int, high: int) -> None:
+    """A request gives one group's blocks from `low` to before `high` back."""
+    table = s.request[r].table + own
+    free = _give_back(s.block[e], s.table, table + low * x.groups, x.groups, table + high * x.groups)
+    s.engine[e].free += free
 
 
 @_inline
@@ -229,7 +245,7 @@ def let_go(x: FleetRules, s: Tables, e: int, r: int, computed: int) -> None:
     if behind > q.gone:
         if x.caching:
             for own in range(x.groups - x.near, x.groups):
-                _give_back(x, s, e, r, own, q.gone, behind)
+                _group_gives_back(x, s, e, r, own, q.gone, behind)
         else:
             g.free += x.near * (behind - q.gone)
         g.gone += behind - q.gone
@@ -237,34 +253,36 @@ def let_go(x: FleetRules, s: Tables, e: int, r: int, computed: int) -> None:
 
 
 @_inline
-def _kept(x: FleetRules, q: Any, k: int) -> bool:
-    """Whether a group with a window lets its k-th block be found: before a prompt's last token, and before the place
-    where others were seen to part from it (vLLM's retention interval 0)."""
-    tail, one, other = -(-(x.window - 1) // x.size), (q.prompt - 1) // x.size, q.junction // x.size
-    return (one - tail <= k < one) or (other - tail <= k < other)
-
-
-@_inline
 def publish(x: FleetRules, s: Tables, e: int, r: int, tokens: int) -> None:
-    """Let other requests find the blocks that a request's first `tokens` tokens fill."""
+    """Let other requests find the blocks that a request's first `tokens` tokens fill.
+
+    Of groups with a window those before a prompt's last token, and before the place where others were seen to part from
+    it (vLLM's retention interval 0).
+    """
     if not x.caching:
         return
-    block, bucket, q = s.block[e], s.bucket[e], s.request[r]
-    full = tokens // x.size
-    for own in range(x.groups):
-        for k in range(q.published, full):
-            b, content = s.table[q.table + k * x.groups + own], _content(s, r, k) * x.groups + own
-            if own >= x.groups - x.near and (b == 0 or not _kept(x, q, k)):
-                continue
-            place = _place(s, content)
-            last = bucket[1, place]
-            block[b].content, block[b].previous, block[b].following = content, last, 0
-            if last > 0:
-                block[last].following = b
-            else:
-                bucket[0, place] = b
-            bucket[1, place] = b
-    q.published = max(q.published, full)
+    q, full = s.request[r], tokens // x.size
+    if full <= q.published:
+        return
+    block, bucket, tail, one, other = s.block[e], s.bucket[e], 0, 0, 0
+    if x.near:
+        tail, one, other = -(-(x.window - 1) // x.size), (q.prompt - 1) // x.size, q.junction // x.size
+    for k in range(q.published, full):
+        found, groups = _content(s.nodes, s.per, q, k) * x.groups, x.groups
+        if x.near and not (one - tail <= k < one or other - tail <= k < other):
+            groups -= x.near
+        for own in range(groups):
+            b, content = s.table[q.table + k * x.groups + own], found + own
+            if b > 0:
+                place = _place(bucket, content)
+                last = bucket[place, 1]
+                block[b].content, block[b].previous, block[b].following = content, last, 0
+                if last > 0:
+                    block[last].following = b
+                else:
+                    bucket[place, 0] = b
+                bucket[place, 1] = b
+    q.published = full
 
 
 @_inline
@@ -273,7 +291,7 @@ def release(x: FleetRules, s: Tables, e: int, r: int) -> None:
     g, q = s.engine[e], s.request[r]
     if x.caching:
         for own in range(x.groups):
-            _give_back(x, s, e, r, own, q.gone if own >= x.groups - x.near else 0, q.blocks)
+            _group_gives_back(x, s, e, r, own, q.gone if own >= x.groups - x.near else 0, q.blocks)
     else:
         g.free += x.groups * q.blocks - x.near * q.gone
     g.gone -= q.gone

@@ -236,7 +236,7 @@ def tables_of(world: World, x: FleetRules) -> Tables:
         engine=engine,
         ring=np.full((engines, ring), -1, dtype=np.int64),
         block=np.empty((engines, blocks), dtype=BLOCK),
-        bucket=np.empty((engines, 2, buckets), dtype=np.int32),
+        bucket=np.empty((engines, buckets, 2), dtype=np.int32),
         chunk=np.empty((engines, slots), dtype=CHUNK),
         top=np.empty((engines, slots.bit_length()), dtype=np.int32),
         table=table,

@@ -109,7 +109,7 @@ class Tables(NamedTuple):
     engine: Any  # (E,) ENGINE
     ring: Any  # (E, size): first request that the step of this remainder must look at
     block: Any  # (E, blocks) BLOCK; block 0 stands before the head and after the tail of the free queue
-    bucket: Any  # (E, 2, power of two): first and last block of each hash
+    bucket: Any  # (E, power of two, 2): first and last block of each hash
     chunk: Any  # (E, slots) CHUNK, of contiguous memory
     top: Any  # (E, orders): the chunk of each size that was freed last
     table: Any  # blocks or chunks of every request, one after the other

@@ -130,7 +130,7 @@ def tables_of(tenants: Sequence[Tenant], rules: Rules, turns: Turns) -> Tables:
         engine=engine,
         ring=np.full((engines, max(x.size for x in flat)), -1, dtype=np.int64),
         block=np.empty((engines, blocks), dtype=BLOCK),
-        bucket=np.empty((engines, 2, buckets), dtype=np.int32),
+        bucket=np.empty((engines, buckets, 2), dtype=np.int32),
         chunk=np.empty((1, 1), dtype=CHUNK),
         top=np.empty((1, 1), dtype=np.int32),
         table=np.empty(max(1, table), dtype=np.int32),
