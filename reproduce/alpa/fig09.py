@@ -42,24 +42,30 @@ EXPECTED = {
 
 
 WHY = (
-    "the four stages of Wide-ResNet cost 6 % a block each in FLOPs, and with convolutions as measured on V100 little "
-    "else; equal layers cost more only where blocks differ: see the sensitivity"
+    "the four stages of Wide-ResNet cost 6 % a block each in FLOPs, and convolutions as measured on V100 do not change "
+    "that by much. Tried on 32 GPUs with 32 microbatches: a share of 0.3 of the peak at sides from 54 on gives 1.05x "
+    "over equal operator and 1.12x over equal layer, 0.35 at sides up to 7 gives 0.87x and 1.00x, the roofline 1.12x and "
+    "1.00x; nothing tried comes near"
 )
 
 
 def points(fast: bool, progress: Progress = quiet) -> Frame:
     """All points, up to 32 GPUs; GPT's equal operator up to 16 and with the number of microbatches that DP chose.
 
-    Fast: 4 GPUs, and Wide-ResNet on 32 with one number of microbatches.
+    Fast: where stages differ, GPT on 16 without equal operator, Wide-ResNet on 32, one number of microbatches each.
     """
     import pandas as pd
 
-    sizes, gpt, counts = ((4, 32), (4,), FAST) if fast else ((1, 4, 8, 16, 32), (1, 4, 8, 16, 32), {})
-    frames = [
-        measure_all(("gpt",), gpt, progress, systems=("Equal layer", "Alpa")),
-        measure_all(("resnet",), sizes, progress, systems=tuple(COLOURS), counts=counts),
-    ]
-    for row in frames[0][(frames[0].system == "Alpa") & (frames[0].gpus <= MOST)].itertuples():
+    layer, every = ("Equal layer", "Alpa"), tuple(COLOURS)
+    if fast:
+        gpt = measure_all(("gpt",), (16,), progress, systems=layer, counts=FAST)
+        return pd.concat(
+            [gpt, measure_all(("resnet",), (32,), progress, systems=every, counts=FAST)], ignore_index=True
+        )
+    sizes = (1, 4, 8, 16, 32)
+    gpt = measure_all(("gpt",), sizes, progress, systems=layer)
+    frames = [gpt, measure_all(("resnet",), sizes, progress, systems=every)]
+    for row in gpt[(gpt.system == "Alpa") & (gpt.gpus <= MOST)].itertuples():
         same = {row.gpus: (int(row.microbatches),)}
         frames.append(measure_all(("gpt",), (row.gpus,), progress, systems=("Equal operator",), counts=same))
     return pd.concat(frames, ignore_index=True)
@@ -77,18 +83,19 @@ def judged(frame: Frame) -> list[Claim]:
     resnet = several.xs("resnet", level="family")
     lead = (resnet["Alpa"] / resnet["Equal operator"]).fillna(math.inf)
     gpt = several.xs("gpt", level="family")
-    known = gpt[gpt.index <= MOST]
-    ahead = (known["Alpa"] / known["Equal operator"]).fillna(math.inf)
+    planned = set(frame[(frame.family == "gpt") & (frame.system == "Equal operator")].gpus)
     same = (gpt["Equal layer"] / gpt["Alpa"]).fillna(0.0)
     farthest = float(same[(same - 1).abs().idxmax()])
     listed = ", ".join(f"{n}: {x:.2f}" for n, x in same.items())
     claims = [
         EXPECTED["always"].judge(float(lead.min()), shown=f"{lead.min():.3f}× ({lead.idxmin()} GPUs)"),
-        EXPECTED["gpt always"].judge(
-            float(ahead.min()), shown=f"{ahead.min():.3f}× ({ahead.idxmin()} GPUs)", why=GPT_WHY
-        ),
         EXPECTED["gpt"].judge(farthest, shown=f"{farthest:.3f}× ({listed})"),
     ]
+    if planned:
+        known = gpt[gpt.index.isin(planned)]
+        ahead = (known["Alpa"] / known["Equal operator"]).fillna(math.inf)
+        shown = f"{ahead.min():.3f}× ({ahead.idxmin()} GPUs)"
+        claims.append(EXPECTED["gpt always"].judge(float(ahead.min()), shown=shown, why=GPT_WHY))
     row = wide.loc["resnet", 32]
     for key, system in (("operator", "Equal operator"), ("layer", "Equal layer")):
         shown = f"{system} runs out of memory" if math.isnan(row[system]) else None

@@ -24,16 +24,16 @@ def _with(baseline: DeepSpeed) -> Assumed:
 
 MOE: Mapping[str, Ends] = MappingProxyType(
     {
-        "ZeRO-2, gradients summed after each microbatch": (
-            ("summed once an iteration", _with(DeepSpeed(every_microbatch=False))),
+        "ZeRO-2, summed after each microbatch": (
+            ("once", _with(DeepSpeed(every_microbatch=False))),
             ("ZeRO-3", _with(DeepSpeed(zero=3))),
         ),
-        "DeepSpeed's all-to-all at the links' rate": (
-            ("half of it", _with(DeepSpeed(all_to_all=0.5))),
+        "all-to-alls at the links' rate": (
+            ("half", _with(DeepSpeed(all_to_all=0.5))),
             ("an eighth", _with(DeepSpeed(all_to_all=0.125))),
         ),
-        "DeepSpeed's gates and dispatches as fast as Alpa's": (
-            ("half as fast", _with(DeepSpeed(kernels=2.0))),
+        "gates and dispatches as fast as Alpa's": (
+            ("twice as fast", _with(DeepSpeed(kernels=0.5))),
             ("an eighth", _with(DeepSpeed(kernels=8.0))),
         ),
     }
