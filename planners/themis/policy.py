@@ -109,7 +109,9 @@ class Themis(Shown):
         ranked = sorted(wanting, key=lambda v: (self._visible(cluster, v), -self._waiting(v), v.index))
         # The margin undoes rounding errors: (1 − 0.7) · 10 is 3.0000000000000004, and must not be rounded up to 4.
         n = max(1, math.ceil((1 - self.fairness) * len(apps) - 1e-9))
-        inside, outside = ranked[:n], ranked[n:]
+        inside = self._startable(cluster, len(offered), ranked[:n])
+        taking_part = {v.index for v in inside}
+        outside = [v for v in ranked if v.index not in taking_part]
         bids = [bid_of(cluster, offered, v) for v in inside]
         self._tables.update((v.index, (len(v.held), b)) for v, b in zip(inside, bids, strict=True))
         outcome = auction(
@@ -126,6 +128,21 @@ class Themis(Shown):
             given.update(dict.fromkeys(mine, view.index))
             pool.difference_update(mine)
         return given
+
+    def _startable(self, cluster: SharedCluster, offered: int, inside: Sequence[AppView]) -> Sequence[AppView]:
+        """Who takes part of those whom the filter lets in: all, unless more of them stand still than GPUs can start.
+
+        The product of 1/ρ is 0 for all of these, whoever gets GPUs, and among those with one GPU it is largest for who
+        is off the best. So those that have waited the longest take part: who loses rounds wins the next one (§3.3.2).
+        """
+        still = [v for v in inside if self._visible(cluster, v) <= STARVED]
+        first: list[AppView] = []
+        for view in still:
+            need = max(view.gang - len(view.held), 1)
+            if need <= offered:
+                offered -= need
+                first.append(view)
+        return first if 0 < len(first) < len(still) else inside
 
     def _visible(self, cluster: SharedCluster, view: AppView) -> float:
         """The log 1/ρ by which the app is ranked."""

@@ -58,7 +58,7 @@ def _held(c, s, apps, lapsed):  # type: ignore[no-untyped-def]
 
 @inner
 def _ranked(c, w, s, rules, memory, now, apps):  # type: ignore[no-untyped-def]
-    """Apps that could use more than they keep, the worst first."""
+    """Apps that could use more than they keep, the worst first, and how many stand still."""
     count = apps.shape[0]
     on, in_rack = _held(c, s, apps, np.bool_(True))
     wanting = np.empty(count, np.int64)
@@ -84,9 +84,36 @@ def _ranked(c, w, s, rules, memory, now, apps):  # type: ignore[no-untyped-def]
         seen[i] = visible[longest[i]]
     then = stable_order(seen)
     ranked = np.empty(n, np.int64)
+    still = np.int64(0)
     for i in range(n):
         ranked[i] = wanting[longest[then[i]]]
-    return ranked
+        still += seen[i] <= STARVED
+    return ranked, still
+
+
+@inner
+def _startable_first(s, ranked, n, still, offered):  # type: ignore[no-untyped-def]
+    """`Themis._startable`, to the front of those ranked: how many take part, of the first `n`."""
+    first, last = np.empty(ranked.shape[0], np.int64), np.empty(ranked.shape[0], np.int64)
+    n_first = n_last = np.int64(0)
+    still = min(still, n)
+    for i in range(ranked.shape[0]):
+        a = ranked[i]
+        need = max(s.least[a] - (s.n_gpus[a] - s.over[a]), 1)
+        if i < still and need <= offered:
+            offered -= need
+            first[n_first] = a
+            n_first += 1
+        else:
+            last[n_last] = a
+            n_last += 1
+    if n_first == 0 or n_first == still:
+        return n
+    for i in range(n_first):
+        ranked[i] = first[i]
+    for i in range(n_last):
+        ranked[n_first + i] = last[i]
+    return n_first
 
 
 @inner
@@ -172,8 +199,9 @@ def bids_of(c, w, s, p, rules, memory, now, count):  # type: ignore[no-untyped-d
     offered, apps, given = p.offered, p.present[:count], p.given
     fill_with(given, -1)
     memory.auctions[0] += 1
-    ranked = _ranked(c, w, s, rules, memory, now, apps)
+    ranked, still = _ranked(c, w, s, rules, memory, now, apps)
     n = min(ranked.shape[0], max(1, int(np.ceil((1 - rules.fairness) * apps.shape[0] - 1e-9))))
+    n = _startable_first(s, ranked, n, still, positive(offered))
     inside, outside = ranked[:n], ranked[n:]
     start, rows, value, least, free = _bids(c, w, s, memory, now, offered, inside, rules.n_racks)
     at, goods = layout(memory.rack, free, start, rows, value)

@@ -189,7 +189,7 @@ def test_a_lie_is_not_rewarded_where_what_is_kept_is_worth_its_share(seed: int, 
 @pytest.mark.parametrize("fairness", [0.0, 0.3, 0.5, 0.8, 0.9, 1.0])
 def test_the_worst_share_of_all_apps_take_part(apps: int, fairness: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """1 − f of N, rounded up and at least one (§3.3.2): those that have waited longest for their size."""
-    cluster, asked = SharedCluster((Machine(4),)), list[list[int]]()
+    cluster, asked = SharedCluster((Machine(10),)), list[list[int]]()
 
     def watched(cluster: SharedCluster, offered: object, bids: list[Bid], **options: object) -> Outcome:
         asked.append([bid.app for bid in bids])
@@ -201,7 +201,24 @@ def test_the_worst_share_of_all_apps_take_part(apps: int, fairness: float, monke
                 0.0, 1.0, 4)
         for a in range(apps)
     ]  # fmt: skip
-    Themis(fairness=fairness).assign(cluster, range(4), views)
+    Themis(fairness=fairness).assign(cluster, range(10), views)
     (inside,) = asked
     count = max(1, math.ceil(round((1 - fairness) * apps, 9)))
     assert sorted(inside) == list(range(count))
+
+
+def test_of_more_apps_that_stand_still_than_can_start_the_longest_waiting_do() -> None:
+    """All have ρ = ∞. The product of 1/ρ would start those that are off the best; who waits would wait on (§3.3.2)."""
+    cluster = SharedCluster((Machine(4),))
+    views = [
+        AppView(
+            a, App.single(f"a{a}", 10.0 * a, 100.0), 200.0, 0, (RunningJob(0, 100.0, 1, gang),), (), (), 0.0, 1.0, 4
+        )
+        for a, gang in enumerate((1, 3, 1, 1, 1))
+    ]
+    given = Themis(fairness=0.0, payments=False).assign(cluster, (0, 2), views)
+    assert sorted(given.values()) == [
+        0,
+        2,
+    ]  # the gang of the second does not fit; the third has waited the longest then
+    assert sorted(Themis(fairness=0.0, payments=False).assign(cluster, (1,), views[2:]).values()) == [2]
