@@ -12,7 +12,18 @@ from ..claims import Claim, Expectation, at_least, at_most, between
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import canvas, outside_legend
-from .experiments.points import COLOURS, NOTES, POLICIES, Point, frame_of, measured, over_themis, seeds_of, shown
+from .experiments.points import (
+    COLOURS,
+    NOTES,
+    POLICIES,
+    Point,
+    competing,
+    frame_of,
+    measured,
+    over_themis,
+    seeds_of,
+    shown,
+)
 
 EXPECTED = {
     "best": Expectation(
@@ -84,7 +95,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
         axes[0, 0].set_ylabel("share of allocations")
         outside_legend(figure, axes[0, 0])
         session.figure(figure)
-    return session.finish(judged(frame, table), notes=(*NOTES, ALLOCATION))
+    return session.finish(judged(frame, table), notes=(*NOTES, competing(points), ALLOCATION))
 
 
 ALLOCATION = "an allocation: a job is given GPUs other than those that it has; its score is 1/S of their widest link"

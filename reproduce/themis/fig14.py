@@ -8,7 +8,7 @@ from ..claims import Claim, Expectation, at_most
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import BLACK, canvas, outside_legend
-from .experiments.points import COLOURS, NOTES, POLICIES, Point, frame_of, seeds_of, shown
+from .experiments.points import COLOURS, NOTES, POLICIES, Point, competing, frame_of, seeds_of, shown
 
 TIMES = (1, 2, 4)
 
@@ -64,7 +64,10 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
         ax.set_xticks(times, [f"{k}×" for k in times])
         outside_legend(figure, ax)
         session.figure(figure)
-    return session.finish(judged(frame), notes=NOTES)
+    crowds = (competing([p for p in points if p.contention == k]) for k in times)
+    return session.finish(
+        judged(frame), notes=(*NOTES, *(f"{k}×: {said}" for k, said in zip(times, crowds, strict=True)))
+    )
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ EXPECTED = TIME
 
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
-    """Make the figure. Fast: one seed and three shares instead of four and six."""
+    """Make the figure. Fast: one seed and three shares instead of eight and six."""
     return make("themis/fig16", "gpu_hours", fast, out, seed, progress)
 
 

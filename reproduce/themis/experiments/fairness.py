@@ -9,8 +9,10 @@ import numpy as np
 
 from ...claims import Claim, Expectation, at_most
 from ...report import Frame, Progress, Report, Session
+from ...sensitivity import Sensitivity
 from ...style import BLACK, canvas, outside_legend
-from .points import COLOURS, NOTES, POLICIES, Point, frame_of, measured, over_themis, seeds_of, shown
+from .assumptions import Headline, sensitivities
+from .points import COLOURS, NOTES, POLICIES, Point, competing, frame_of, measured, over_themis, seeds_of, shown
 from .rules import ratio
 
 if TYPE_CHECKING:
@@ -30,6 +32,11 @@ EXPECTED = {
         "{:.0f}",
     ),
 }  # fmt: skip
+
+HEADLINES = (
+    Headline("the best other policy's max ρ", "× Themis'", 2.2, "max_rho", lambda ratios: min(ratios.values())),
+    Headline("the worst other policy's max ρ", "× Themis'", 3.25, "max_rho", lambda ratios: max(ratios.values())),
+)
 
 WHY = (
     "our baselines conserve work, and move a job only where that pays; how well the paper's do is not said. Where few "
@@ -80,19 +87,21 @@ def make(name: str, workload: int, fast: bool, out: Path, seed: int, progress: P
     frame = frame_of(points, progress)
     frame["spread"] = [spread(measured(p).rho) for p in points]
     session.table(frame)
-    crowded = frame_of([Point(p, workload, s, contention=4) for s in seeds[:4] for p in POLICIES], progress)
+    few = seeds[: 1 if fast else 4]
+    crowded = frame_of([Point(p, workload, s, contention=4) for s in few for p in POLICIES], progress)
     session.table(crowded, "_contended")
     more = "; ".join(f"{p} {np.median(ratios):.2f}" for p, ratios in over_themis(crowded, "max_rho").items())
-    notes = [*NOTES, _medians(frame), f"on a quarter of the cluster, max ρ over Themis': {more}"]
-    if workload == 2:
-        few = seeds[: 1 if fast else 4]
+    notes = [*NOTES, competing(points), _medians(frame), f"on a quarter of the cluster, max ρ over Themis': {more}"]
+    sensitivity: tuple[Sensitivity, ...] = ()
+    if workload == 2 and not fast:
+        sensitivity = sensitivities(HEADLINES, workload, seeds[:3], progress)
         other = frame_of([Point(p, 2, s, doubling=False) for s in few for p in POLICIES], progress)
         session.table(other, "_same_gpus")
         notes.append("with the same GPUs in all phases: " + _medians(other))
     with canvas(1, 1, width=4.6, height=3.0) as (figure, axes):
         outside_legend(figure, draw(points, axes[0, 0]))
         session.figure(figure)
-    return session.finish(judged(frame), notes=notes)
+    return session.finish(judged(frame), notes=notes, sensitivity=sensitivity)
 
 
 def _medians(frame: Frame) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from ...claims import Claim, Expectation, at_most, between
 from ...report import Frame, Progress, Report, Session
 from ...style import canvas, outside_legend
-from .points import COLOURS, NOTES, POLICIES, Point, frame_of, over_themis, seeds_of, shown
+from .points import COLOURS, NOTES, POLICIES, Point, competing, frame_of, over_themis, seeds_of, shown
 from .rules import ratio
 
 __all__ = ["CLUSTER_NOTE", "FAIRNESS", "TIME", "judged_fairness", "judged_time", "make"]
@@ -94,7 +94,7 @@ def judged_time(frame: Frame) -> list[Claim]:
 def make(name: str, column: str, fast: bool, out: Path, seed: int, progress: Progress) -> Report:
     """Make one of the figures."""
     session = Session(name, fast, out, seed)
-    seeds, shares = seeds_of(seed, 1 if fast else 4), (0.0, 0.4, 1.0) if fast else SHARES
+    seeds, shares = seeds_of(seed, 1 if fast else 8), (0.0, 0.4, 1.0) if fast else SHARES
     points = [Point(p, 2, s, heterogeneous=True, intensive=x) for x in shares for s in seeds for p in POLICIES]
     frame = session.table(frame_of(points, progress))
     with canvas(1, 1, width=4.4, height=2.8) as (figure, axes):
@@ -109,4 +109,4 @@ def make(name: str, column: str, fast: bool, out: Path, seed: int, progress: Pro
         outside_legend(figure, ax)
         session.figure(figure)
     claims = judged_fairness(frame) if column == "max_rho" else judged_time(frame)
-    return session.finish(claims, notes=(*NOTES, CLUSTER_NOTE))
+    return session.finish(claims, notes=(*NOTES, CLUSTER_NOTE, competing(points)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Literal
 
@@ -17,7 +17,9 @@ from ....simulator.sharing import (
     Policy,
     SharedCluster,
     SharingMetrics,
+    SharingResult,
     SharingWorld,
+    Slowdown,
     WorkloadOptions,
     baseline,
     contended,
@@ -29,6 +31,7 @@ from ....simulator.sharing import (
     workload1,
     workload2,
 )
+from ....simulator.sharing.policy.offers import Ties
 from ....simulator.sharing.result.metrics import bootstrap
 from ....simulator.sharing.workload.statistics import app_gpu_s
 from ...report import Frame, Progress
@@ -36,7 +39,7 @@ from ...style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION
 
 __all__ = [
     "COLOURS", "ITERATION_SPREAD", "NOTES", "POLICIES", "Outcome", "Point", "apps_of", "frame_of", "measured",
-    "over_themis", "policy_of", "seeds_of", "shown", "world_of",
+    "competing", "costlier", "over_themis", "policy_of", "seeds_of", "shown", "world_of",
 ]  # fmt: skip
 
 POLICIES = ("themis", "gandiva", "slaq", "tiresias", "srtf", "srsf", "optimus")
@@ -49,12 +52,17 @@ COLOURS: Mapping[str, str] = MappingProxyType(
 BLIND = ("slaq", "tiresias", "srtf", "srsf")
 """Policies that "do not account for placement preferences" (§6.2.1)."""
 
-APPS, SCALE = 24, 1 / 4
-"""A quarter of the trace's work: half of Workload 1's apps then live longer than five hours under Themis, of which the
-35 s of a container are 0.2 %, as on the paper's testbed (§6.2.3). Measured on other seeds than the figures'."""
+APPS, WORK_HOURS = 85, 1000.0
+"""Apps of the trace (§2.2), and their work in GPU hours: the bars of Fig. 11 end below the axis' 1200."""
 
-DEMAND = 50 / 64
-"""Work that arrives, over what the cluster can do until the last arrival: about 50 GPUs (Fig. 1), held to 64."""
+DEMAND = 2.0
+"""Work that arrives, over what the cluster could do until the last arrival. With `SPREAD` it makes two figures that
+§6.2.3 prints: of the median app's life under Themis in Workload 1, 35 s are 0.2 %, which is five hours, and of the
+shortest ones' (the 5th percentile), 50 s are 2 %, which is 42 minutes. Measured on other seeds than the figures'."""
+
+SPREAD = 0.5
+"""How far apart apps' lengths are beside the trace's. At 1, most apps would be over in minutes, and no contention makes
+the median app live for five hours on 1000 GPU hours."""
 
 ITERATION_SPREAD = 0.06
 """Standard deviation of an iteration's time over its mean, where agents measure it. Of the same work of some ten
@@ -88,6 +96,14 @@ class Point:
         In Workload 2, whether a job's GPUs double with each phase (§4.3.2) or are the same in all phases (§4.3.3).
     belief : {"known", "assumed", "learned"}
         Whether agents know what distance costs, go by footnote 3's start values, or measure it from there.
+    excess : float
+        Factor on what distance costs all models beyond nothing: Table 1 is of P100s, the testbed had K80s.
+    demand : float
+        Work that arrives, over what 64 GPUs could do until the last arrival.
+    spread : float
+        How far apart apps' lengths are beside the trace's.
+    ties : {"lot", "first"}
+        Who wins under other policies where apps' offers are worth the same.
     """
 
     policy: str
@@ -101,15 +117,62 @@ class Point:
     lease_s: float = 600.0
     doubling: bool = True
     belief: Literal["known", "assumed", "learned"] = "known"
+    excess: float = 1.0
+    demand: float = DEMAND
+    spread: float = SPREAD
+    ties: Ties = "lot"
+
+    @property
+    def apps(self) -> tuple[App, ...]:
+        """Its workload."""
+        doubling = self.doubling and self.workload == 2
+        drawn = WorkloadOptions(
+            seed=self.seed, apps=APPS, network_intensive=self.intensive, error=self.error, doubling=doubling,
+            spread=self.spread, exploring=True,
+        )  # fmt: skip
+        return apps_of(self.workload, drawn, self.excess, self.demand)
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """How many apps compete, over the time in which there are any.
+
+    Parameters
+    ----------
+    apps, most : float
+        Apps in the cluster, on average and at most.
+    bidders : float
+        Apps that may bid, on average: the share 1 − f of those that are there, at least one.
+    alone : float
+        Share of the time in which a single one may bid.
+    """
+
+    apps: float
+    most: float
+    bidders: float
+    alone: float
+
+    @classmethod
+    def of(cls, result: SharingResult, fairness: float) -> Crowd:
+        """Count the apps between any two instants at which one comes or goes."""
+        come = np.array([a.arrival_s for a in result.world.apps])
+        at = np.unique(np.concatenate((come, result.finish)))
+        seconds = np.diff(at)
+        there = (come[:, None] <= at[:-1]).sum(axis=0) - (result.finish[:, None] <= at[:-1]).sum(axis=0)
+        seconds = seconds * (there > 0)
+        bid = np.maximum(1, np.ceil((1 - fairness) * there - 1e-9))
+        mean = partial(np.average, weights=seconds)
+        return cls(float(mean(there)), float(there.max()), float(mean(bid)), float(mean(bid == 1)))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What figures need of a simulation: metrics, ρ by app, and (placement score, allocations)."""
+    """What figures need of a simulation: metrics, ρ by app, (placement score, allocations), and who competes."""
 
     metrics: SharingMetrics
     rho: tuple[float, ...]
     placement: tuple[tuple[float, int], ...]
+    crowd: Crowd
 
 
 def cluster_of(point: Point) -> SharedCluster:
@@ -119,22 +182,25 @@ def cluster_of(point: Point) -> SharedCluster:
 
 
 @lru_cache(maxsize=256)
-def apps_of(workload: int, seed: int, intensive: float | None, error: float, doubling: bool) -> tuple[App, ...]:
-    """A workload, its arrivals spread such that the demand is as in Fig. 1 (on 64 GPUs)."""
+def apps_of(workload: int, drawn: WorkloadOptions, excess: float, demand: float) -> tuple[App, ...]:
+    """A workload of `WORK_HOURS`, or as much of it as there are apps, its arrivals spread to make a demand."""
     make = {1: workload1, 2: workload2}[workload]
-    options = WorkloadOptions(
-        seed=seed, apps=APPS, scale=SCALE, network_intensive=intensive, error=error, doubling=doubling
-    )
-    work_s = float(app_gpu_s(make(options)).sum())
-    return make(replace(options, span_s=work_s / (DEMAND * 64)))
+    work_s = WORK_HOURS * 3600 * drawn.apps / 85
+    scale = work_s / float(app_gpu_s(make(drawn)).sum())
+    apps = make(replace(drawn, scale=scale, span_s=work_s / (demand * 64)))
+    return apps if excess == 1 else tuple(replace(a, slowdown=costlier(a.slowdown, excess)) for a in apps)
+
+
+def costlier(slowdown: Slowdown, excess: float) -> Slowdown:
+    """A slowdown whose part above 1 is so many times larger."""
+    return Slowdown(*(1.0 + excess * (level - 1.0) for level in slowdown.levels))
 
 
 def world_of(point: Point) -> SharingWorld:
     """Build the cluster with its apps that a point simulates."""
-    apps = apps_of(point.workload, point.seed, point.intensive, point.error, point.doubling and point.workload == 2)
     # The middle of the paper's 5 to 10 s for a checkpoint, and its median of 35 s for a container.
     return SharingWorld(
-        cluster_of(point), apps, lease_s=point.lease_s, checkpoint_s=7.5, container_s=35.0, containers="app",
+        cluster_of(point), point.apps, lease_s=point.lease_s, checkpoint_s=7.5, container_s=35.0, containers="app",
         beliefs=Beliefs(point.belief, spread=ITERATION_SPREAD, seed=point.seed),
     )  # fmt: skip
 
@@ -143,7 +209,7 @@ def policy_of(point: Point) -> Policy:
     """Build the policy that a point runs under."""
     if point.policy == "themis":
         return Themis(fairness=point.fairness, seed=point.seed)
-    return baseline(point.policy, point.lease_s, "blind" if point.policy in BLIND else "near", point.seed)
+    return baseline(point.policy, point.lease_s, "blind" if point.policy in BLIND else "near", point.seed, point.ties)
 
 
 @lru_cache(maxsize=4096)
@@ -152,7 +218,7 @@ def measured(point: Point) -> Outcome:
     result = simulate(world_of(point), policy_of(point))
     scores, counts = placement_scores(result)
     rows = tuple(zip(scores.tolist(), counts.tolist(), strict=True))
-    return Outcome(sharing_metrics(result), tuple(result.rho.tolist()), rows)
+    return Outcome(sharing_metrics(result), tuple(result.rho.tolist()), rows, Crowd.of(result, point.fairness))
 
 
 def seeds_of(seed: int, n: int) -> tuple[int, ...]:
@@ -185,9 +251,24 @@ def shown(values: Sequence[float], form: str = "{:.2f}") -> str:
     return f"{form.format(i.value)} [{form.format(i.low)}, {form.format(i.high)}]"
 
 
+def competing(points: Sequence[Point]) -> str:
+    """How many apps compete, and bid, under Themis at these points: a note."""
+    crowds = [measured(p).crowd for p in points if p.policy == "themis"]
+
+    def middle(name: str) -> float:
+        return float(np.median([getattr(c, name) for c in crowds]))
+
+    return (
+        f"under Themis {middle('apps'):.0f} apps compete on average, {middle('most'):.0f} at most; "
+        f"{middle('bidders'):.1f} may bid in a round, a single one {middle('alone'):.0%} of the time (medians of draws)"
+    )
+
+
 NOTES = (
-    f"{APPS} apps of the drawn workloads, work divided by {1 / SCALE:g}, so that 35 s are 0.2 % of the median app's "
-    "life (§6.2.3); arrivals spread such that work for about 50 of 64 GPUs arrives (Fig. 1). The trace is not public",
+    f"{APPS} apps (§2.2) of {WORK_HOURS:.0f} GPU hours (Fig. 11) that explore hyper-parameters (§6.1), drawn: the "
+    f"trace is not public. Until the last arrival they bring {DEMAND:g} times what 64 GPUs can do, and their lengths "
+    f"are {SPREAD:g} as far apart as the trace's (logarithms), so that 35 s are 0.2 % of the median app's life, and "
+    "50 s are 2 % of the shortest ones' (§6.2.3)",
     "GPUs that are new to an app cost 35 s, a job that goes on elsewhere 7.5 s more; leases last 10 minutes",
     "slaq, tiresias, srtf and srsf give GPUs without regard to where they are (§6.2.1)",
     "Workload 2: a job may use 1, 2, 4 … GPUs in the phases (§4.3.2). With the same number in all phases (§4.3.3) the "

@@ -11,7 +11,7 @@ from ...figures import main
 from ...report import Frame, Progress, Report, Session, quiet
 from ...style import BLUE, GREY, ORANGE, canvas
 from ..experiments.intensive import CLUSTER_NOTE
-from ..experiments.points import ITERATION_SPREAD, NOTES, Point, frame_of, seeds_of, shown
+from ..experiments.points import ITERATION_SPREAD, NOTES, Point, competing, frame_of, seeds_of, shown
 
 BELIEFS = ("known", "assumed", "learned")
 
@@ -78,7 +78,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
         session.figure(figure)
     spread = f"an iteration's time spreads by {ITERATION_SPREAD:.0%} of its mean, independently from one to the next"
     draws = f"draws {FIRST} and up of the workload: the rules were written after a look at the first ten"
-    return session.finish(judged(frame), notes=(*NOTES, CLUSTER_NOTE, spread, draws))
+    return session.finish(judged(frame), notes=(*NOTES, CLUSTER_NOTE, competing(points), spread, draws))
 
 
 if __name__ == "__main__":
