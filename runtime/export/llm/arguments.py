@@ -11,7 +11,7 @@ from ....errors import InputError
 from ....simulator.llm.plan.drafts import MTP, DraftEntry
 from ....simulator.llm.plan.entries import Deployment
 from ....simulator.llm.plan.file import LLMPlan
-from ....simulator.llm.plan.simulate import LORA_RANK
+from ....simulator.llm.plan.served import LORA_RANK
 from ....simulator.llm.policy.vllm_v1_state import V1Config
 
 __all__ = ["VLLM_VERSION", "Server", "arguments", "servers"]

@@ -142,31 +142,37 @@ class Conditions(Shown):
         if not self.failing:
             return None
         sizes, loads = {d.devices_per_engine for d in mine}, {self.load_s(plan, d) for d in mine}
-        if len(sizes) > 1 or len(loads) > 1:
-            raise InputError("failures: of engines of unlike sizes for prompts and decodes are not simulated")
+        if (len(sizes) > 1 and self.mtbf_s is not None) or len(loads) > 1:
+            what = "fail at unlike rates" if len(loads) == 1 else "load for unlike times"
+            raise InputError(
+                f"failures: engines for prompts and for decodes that {what} are not simulated; take equal engines, or "
+                "give a script and no disk"
+            )
         events = tuple(self._events(plan, mine))
         if not events and self.mtbf_s is None:
             return None
         mean = None if self.mtbf_s is None else self.mtbf_s / sizes.pop()  # any of its devices
         return self._faults(events, mean, loads.pop())
 
-    def rule(self, plan: LLMPlan, mine: Sequence[Deployment]) -> Autoscaling | None:
-        """How the engines of one simulation are scaled.
+    def rule(self, plan: LLMPlan, mine: Sequence[Deployment]) -> tuple[Autoscaling, ...] | None:
+        """How the engines of one simulation are scaled: those of each of its deployments by their own load.
 
         Raises
         ------
         InputError
-            On engines for prompts or decodes alone.
+            On engines with shares of the requests.
         """
         said = self.scaling
         if said is None:
             return None
-        if len(mine) > 1:
-            raise InputError("scaling: of engines for prompts and for decodes is not said in a case; leave it out")
-        (each,) = mine
-        return Autoscaling(
-            min(said.least, each.replicas), each.replicas, said.target, said.by, said.every_s,
-            self.load_s(plan, each), patience=max(1, round(said.hold_s / said.every_s)),
+        if any(d.share is not None for d in mine):
+            raise InputError("scaling: of engines with shares of the requests is not simulated; leave it out")
+        return tuple(
+            Autoscaling(
+                min(said.least, d.replicas), d.replicas, said.target, said.by, said.every_s, self.load_s(plan, d),
+                patience=max(1, round(said.hold_s / said.every_s)), role=d.role,
+            )
+            for d in mine
         )  # fmt: skip
 
     def load_s(self, plan: LLMPlan, deployment: Deployment) -> float:

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ....reprs import Shown
 from ...metrics import goodput
@@ -133,9 +134,9 @@ class LLMPlanResult(Shown):
     def deployment_figures(self) -> dict[str, dict[str, float | str]]:
         """Of each deployment: its requests, how busy its engines were, the largest share of KV memory held."""
         rows: dict[str, dict[str, float | str]] = {}
-        for deployment, first, last in self._engines():
+        for deployment, numbers in self._engines():
             result = self.results[deployment.model]
-            mine = slice(*np.searchsorted(result.iterations.engine, (first, last)))  # one engine after the other
+            mine = np.isin(result.iterations.engine, numbers)
             busy = float((result.iterations.end[mine] - result.iterations.start[mine]).sum())
             low, high = result.span
             used = result.iterations.used_tokens[mine]
@@ -145,8 +146,8 @@ class LLMPlanResult(Shown):
                 "model": deployment.model,
                 "engines": deployment.replicas,
                 "devices": deployment.replicas * deployment.devices_per_engine,
-                "requests": int(((result.engine >= first) & (result.engine < last)).sum()),
-                "busy": busy / ((high - low) * (last - first)) if high > low else float("nan"),
+                "requests": int(np.isin(result.engine, numbers).sum()),
+                "busy": busy / ((high - low) * deployment.replicas * deployment.schedulers) if high > low else np.nan,
                 "kv_peak": float(used.max() / room) if len(used) and room else 0.0,
             }
         return rows
@@ -158,15 +159,21 @@ class LLMPlanResult(Shown):
         rows = self.deployment_figures()
         return pd.DataFrame(list(rows.values()), index=pd.Index(list(rows), name="deployment"))
 
-    def _engines(self) -> list[tuple[Deployment, int, int]]:
-        """Of each deployment the numbers of its engines (batches in flight) in the result of its model."""
-        found: list[tuple[Deployment, int, int]] = []
-        for model in self.results:
+    def _engines(self) -> list[tuple[Deployment, npt.NDArray[np.int64]]]:
+        """Of each deployment the numbers of its engines (batches in flight) in the result of its model.
+
+        Engines that are started by load have further numbers; their role says whose they are.
+        """
+        found: list[tuple[Deployment, npt.NDArray[np.int64]]] = []
+        for model, result in self.results.items():
             at = 0
             mine = self.plan.deployments_of(model)
             for deployment in sorted(mine, key=lambda d: d.role == "decode"):  # stable; pools number prefill first
                 count = deployment.replicas * deployment.schedulers
-                found.append((deployment, at, at + count))
+                numbers = np.arange(at, at + count)
+                if result.fleet is not None and deployment.share is None:
+                    numbers = np.flatnonzero(np.array(result.fleet.roles) == deployment.role)
+                found.append((deployment, numbers))
                 at += count
         return found
 

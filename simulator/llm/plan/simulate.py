@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from itertools import accumulate
-from typing import Any, cast
+from collections.abc import Iterable, Mapping
+from typing import cast
 
 from ....errors import InputError
 from ....profiles.llm.cost.overheads import Overheads
 from ....profiles.llm.iteration import IterationCost
 from ....traces.trace import Trace
-from ..memory.adapters import AdapterCost
-from ..options import SimulateOptions
-from ..policy.deal import dealt
 from ..policy.request import LLMRequest
 from ..result.columns import LLMResult
 from ..result.front import seen_by_clients
-from ..result.merged import Part, merged
-from ..simulate import simulate_llm
-from ..times import StepDraws
 from ..workload.files import by_model
 from ..workload.requests import LLMTrace
 from .conditions import Conditions
-from .costs import Tables, deployment_cost, drafts_of, flight_options, kv_bytes_per_token, swap_cost, transfer_link
+from .costs import Tables, deployment_cost, flight_options
 from .entries import Deployment
 from .file import LLMPlan
 from .result import LLMPlanResult
+from .served import Costs, Served, Times
 
 __all__ = ["by_model", "requests_by_model", "simulate_plan", "simulate_under", "simulate_varying"]
 
 Requests = LLMTrace | Trace | Iterable[LLMRequest]
-Costs = Callable[[Deployment], IterationCost]
-Times = Callable[[Deployment, LLMTrace], StepDraws]
 
 
 def simulate_plan(
@@ -95,7 +86,7 @@ def simulate_plan(
             raise InputError(f"plan: no engine serves {model!r}, which has {len(trace)} requests")
         if model in together:
             continue
-        shape = _Common(plan, cost_of, too_long, until, seed, engine)
+        shape = Served(plan, cost_of, too_long, until, seed, engine)
         shape.tables = tables
         results[model] = shape.served(mine, trace)
     if together:
@@ -143,7 +134,7 @@ def simulate_varying(
     asked = requests_by_model(plan, requests)
     if _joint(plan, list(asked)) or any(len(plan.deployments_of(model)) != 1 for model in asked):
         raise InputError("times: are drawn for one deployment a model, on devices of its own; set times: mean")
-    shape = _Common(plan, lambda d: deployment_cost(plan, d, tables), "error", None, seed, engine)
+    shape = Served(plan, lambda d: deployment_cost(plan, d, tables), "error", None, seed, engine)
     shape.tables = tables
     return LLMPlanResult(
         plan, {m: seen_by_clients(shape.alone(plan.deployments_of(m)[0], t, times)) for m, t in asked.items()}
@@ -172,87 +163,21 @@ def simulate_under(
     Raises
     ------
     InputError
-        Where engines share devices, or deployments have shares of the requests; on what the plan has not.
+        Where engines share devices, or are scaled and have shares of the requests; on what the plan has not.
     """
     asked = requests_by_model(plan, requests)
-    for what, some in (("share devices", _joint(plan, list(asked))), ("have shares of the requests", [
-        model for model in asked if any(d.share is not None for d in plan.deployments_of(model))
-    ])):  # fmt: skip
-        if some:
-            raise InputError(f"failures, scaling: engines of {some[0]!r} {what}; that is not simulated with them")
+    shared = _joint(plan, list(asked))
+    if shared:
+        raise InputError(f"failures, scaling: engines of {shared[0]!r} share devices; that is not simulated with them")
+    shape = Served(plan, lambda d: deployment_cost(plan, d, tables), too_long, None, seed, engine, conditions)
+    shape.tables = tables
     results: dict[str, LLMResult] = {}
     for model, trace in asked.items():
-        mine = sorted(plan.deployments_of(model), key=lambda d: d.role == "decode")
+        mine = plan.deployments_of(model)
         if not mine:
             raise InputError(f"plan: no engine serves {model!r}, which has {len(trace)} requests")
-        one = conditions.seed(plan, mine[0], seed)
-        shape = _Common(plan, lambda d: deployment_cost(plan, d, tables), too_long, None, one, engine)
-        shape.tables, shape.options = tables, conditions.options(shape.options, plan, mine)
-        results[model] = seen_by_clients(shape.served(tuple(mine), trace))
+        results[model] = seen_by_clients(shape.served(mine, trace))
     return LLMPlanResult(plan, results)
-
-
-LORA_RANK = 16
-"""Rank of the adapters that plans are simulated with: vLLM's default of ``--max-lora-rank``."""
-
-
-class _Common:
-    """Options that the simulations of all models of a plan have in common."""
-
-    def __init__(self, plan: LLMPlan, costs: Costs, too_long: str, until: float | None, seed: int, engine: str) -> None:
-        self.plan, self.costs = plan, costs
-        self.options = SimulateOptions(too_long=too_long, until=until)
-        self.tables: Tables | None = None
-        self.same: dict[str, Any] = {"router": plan.router, "seed": seed, "engine": engine}
-
-    def served(self, mine: tuple[Deployment, ...], trace: LLMTrace) -> LLMResult:
-        """A model's deployments: one alone, each with its share, or prompts and decodes apart."""
-        if len(mine) == 1:
-            return self.alone(mine[0], trace)
-        return self.dealt(mine, trace) if mine[0].share is not None else self.disaggregated(mine, trace)
-
-    def alone(self, d: Deployment, trace: LLMTrace, times: Times | None = None) -> LLMResult:
-        """One deployment on devices of its own."""
-        options = self.options if times is None else replace(self.options, times=times(d, trace))
-        if d.speculative is not None:
-            options = replace(options, speculative=drafts_of(self.plan, d, self.tables))
-        if trace.lora is not None:
-            options = replace(options, adapters=AdapterCost.of(self.plan.model(d.model).spec, LORA_RANK, tp=d.tp))
-        if getattr(d.options, "preemption_mode", None) == "swap":
-            options = replace(options, swap=swap_cost(self.plan, d))
-        return simulate_llm(
-            trace, policy=d.policy, config=flight_options(d), cost=self.costs(d), engines=d.replicas * d.schedulers,
-            options=options, **self.same,
-        )  # fmt: skip
-
-    def dealt(self, mine: tuple[Deployment, ...], trace: LLMTrace) -> LLMResult:
-        """Deployments that are not alike, each with its share of the requests."""
-        rows = dealt(trace, [d.share or 0.0 for d in mine])
-        *firsts, engines = accumulate((d.replicas * d.schedulers for d in mine), initial=0)
-        parts = [
-            Part(r, self.alone(d, trace.select(r)), first)
-            for d, r, first in zip(mine, rows, firsts, strict=True)
-            if len(r)
-        ]
-        return merged(trace, parts, engines)
-
-    def disaggregated(self, mine: tuple[Deployment, ...], trace: LLMTrace) -> LLMResult:
-        """One deployment for prompts and one for decodes."""
-        from ..fleet.pools import Pools
-
-        prefill, decode = sorted(mine, key=lambda d: d.role == "decode")
-        pools = Pools(
-            prefill.replicas * prefill.pp,
-            decode.replicas * decode.pp,
-            transfer_link(self.plan, prefill, decode),
-            kv_bytes_per_token=kv_bytes_per_token(self.plan, prefill),
-            decode_config=flight_options(decode),
-            decode_cost=self.costs(decode),
-        )
-        return simulate_llm(
-            trace, policy=prefill.policy, config=flight_options(prefill), cost=self.costs(prefill),
-            options=replace(self.options, pools=pools), **self.same,
-        )  # fmt: skip
 
 
 def _joint(plan: LLMPlan, models: list[str]) -> list[str]:

@@ -164,3 +164,16 @@ def test_a_batch_in_flight_does_not_fail_alone() -> None:
         apart.simulate(case("llm", **SMALL, **said))
     (one,) = whole.simulate(case("llm", **SMALL, **said)).results.values()
     assert one.fleet.deaths.tolist() == [1]
+
+
+def test_pools_of_a_case_fail_and_are_scaled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One engine decodes, three read prompts: a case says what befalls either, as it says it of whole engines."""
+    said = {"devices": 4, "engine.decode_engines": 1, "failures": {"script": [{"at": 2, "device": 3, "for": 1}]}}
+    scaled = {"least": 1, "load": 2, "by": "running", "every": 0.5, "hold": 1}
+    asked = case("llm", **SMALL, **said, scaling=scaled)
+    (one,) = plan(asked).simulate(asked).results.values()
+    assert one.fleet is not None
+    assert set(one.fleet.roles) == {"prefill", "decode"}
+    assert one.fleet.deaths.sum() == 1
+    assert one.fleet.engine_seconds < 4 * one.fleet.end_s
+    assert one.finished.all()
