@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-import yaml
-
 from ...errors import InputError
 from ...files import readable
 from ...reprs import Shown
@@ -94,6 +92,8 @@ def read_script(path: str | Path) -> tuple[ScriptedFailure, ...]:
             {k: v for k, v in row.items() if v not in (None, "")} for row in csv.DictReader(io.StringIO(text))
         ]
     else:
+        import yaml
+
         try:
             found = yaml.safe_load(text)
         except yaml.YAMLError as error:

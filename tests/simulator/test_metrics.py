@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from meshwright.errors import InputError
-from meshwright.simulator.metrics import Estimate, mean_interval, paired_difference, replicate, tail
+from meshwright.simulator.metrics import Estimate, mean_interval, paired_difference, percentile, replicate, tail
 from scipy import stats
 
 
@@ -84,3 +86,16 @@ def test_a_tail_is_refused_where_too_few_requests_lie_in_it():
     assert np.isnan(tail([], 50).value)
     with pytest.raises(InputError, match="0 to 100"):
         tail(x, -1)
+
+
+@given(
+    st.lists(st.floats(-1e9, 1e9) | st.just(float("nan")), min_size=1, max_size=40),
+    st.floats(0, 100) | st.sampled_from([0, 50, 90, 99, 100]),
+)
+def test_a_percentile_is_numpys_bit_for_bit(values, at):
+    ours, theirs = percentile(np.array(values), at), float(np.percentile(values, at))
+    assert ours == theirs or (np.isnan(ours) and np.isnan(theirs))
+
+
+def test_of_nothing_there_is_no_percentile():
+    assert np.isnan(percentile(np.zeros(0), 50))

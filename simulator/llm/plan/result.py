@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....reprs import Shown
-from ...metrics import goodput
+from ...metrics import goodput, percentile
 from ...plots import draw_cdf, panels
 from ...summary import Figure, Summary
 from ..result.columns import LLMResult
@@ -95,7 +95,7 @@ class LLMPlanResult(Shown):
     def percentiles(self, metric: str, at: Sequence[float]) -> tuple[float, ...]:
         """Percentiles of a latency over the finished requests of all models, seconds; see `LLMResult.values`."""
         values = np.concatenate([r.values(metric) for r in self.results.values()])
-        return tuple(float(np.percentile(values, p)) if len(values) else float("nan") for p in at)
+        return tuple(percentile(values, p) for p in at)
 
     def figures(self) -> dict[str, dict[str, float]]:
         """Of each model: requests, attainment of both limits and of each, goodput, latencies (seconds)."""

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from ....errors import InputError
 from ....reprs import Shown
 from ...metrics import Estimate, Tail, goodput, mean_interval, tail
+from ...metrics import percentile as value_at
 from ...summary import Summary
 from ...timeline import Timeline
 from ..workload.requests import LLMTrace
@@ -195,8 +196,7 @@ class LLMResult(Shown):
 
     def _percentile(self, metric: str, percentile: float) -> float:
         check_percentile(percentile)
-        values = self.values(metric)
-        return float(np.percentile(values, percentile)) if len(values) else float("nan")
+        return value_at(self.values(metric), percentile)
 
     def tail(self, metric: str, percentile: float = 99.0) -> Tail:
         """A percentile for a report: refused where too few requests finished (99th: 10,000)."""

@@ -24,7 +24,7 @@ IntColumn = npt.NDArray[np.int64]
 class Iterations:
     """Iterations of all engines, one engine after the other, each in order of time; columns of shape (m,).
 
-    Counts are int64, or int32 where an engine wrote them so because they are small: sum and multiply them as NumPy does.
+    Counts are int64, or int32 where an engine wrote them so because they are small; NumPy sums both in 64 bits.
 
     Parameters
     ----------
