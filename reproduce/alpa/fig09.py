@@ -65,9 +65,9 @@ def points(fast: bool, progress: Progress = quiet) -> Frame:
     sizes = (1, 4, 8, 16, 32)
     gpt = measure_all(("gpt",), sizes, progress, systems=layer)
     frames = [gpt, measure_all(("resnet",), sizes, progress, systems=every)]
-    for row in gpt[(gpt.system == "Alpa") & (gpt.gpus <= MOST)].itertuples():
-        same = {row.gpus: (int(row.microbatches),)}
-        frames.append(measure_all(("gpt",), (row.gpus,), progress, systems=("Equal operator",), counts=same))
+    chosen = gpt[(gpt.system == "Alpa") & (gpt.gpus <= MOST)]
+    same = {int(n): (int(count),) for n, count in zip(chosen.gpus, chosen.microbatches, strict=True)}
+    frames.append(measure_all(("gpt",), tuple(same), progress, systems=("Equal operator",), counts=same))
     return pd.concat(frames, ignore_index=True)
 
 

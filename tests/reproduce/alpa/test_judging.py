@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 import pytest
-from meshwright.reproduce.alpa import fig07, fig09, fig10, fig11, table5
+from meshwright.reproduce.alpa import fig07, fig09, fig10, fig11, swings, table5
 from meshwright.reproduce.alpa.clock import Clock
 from meshwright.reproduce.alpa.fig12 import agreeing
 from meshwright.reproduce.alpa.picture import Cut, Layer
 from meshwright.reproduce.alpa.swings import needed
+from meshwright.reproduce.alpa.systems import AS_SAID
 from meshwright.reproduce.alpa.tolerance import scaling, speedup
 from meshwright.reproduce.bars import bars, linear
 from meshwright.reproduce.sensitivity import Swing
@@ -132,3 +133,43 @@ def test_seconds_that_are_not_of_the_same_work_are_not_counted():
     assert found[table5.EXPECTED["other"].text].verdict == "beyond"
     assert [kinds[e.text] for e in (table5.EXPECTED["total"], fig10.EXPECTED["faster"])] == ["identity"] * 2
     assert len(table5.judged(clock, fast=True)) == 1
+
+
+def measured(
+    family: str, system: str, gpus: int, assumed: Any = AS_SAID, counts: tuple[int, ...] = ()
+) -> dict[str, Any]:
+    """A made-up point: equal operators take 2 s where convolutions are as said, 4 s where small ones are slow."""
+    slow = assumed.shares.small < 0.5
+    seconds = {"Equal operator": 4.0 if slow else 2.0, "DeepSpeed": 3.0 / assumed.deepspeed.all_to_all}.get(system, 1.0)
+    count = counts[0] if counts else 16
+    return {"family": family, "system": system, "gpus": gpus, "seconds": seconds, "pflops": 1 / seconds,
+            "microbatches": count}  # fmt: skip
+
+
+def test_each_assumption_is_moved_alone(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(swings, "measure", measured)
+    found = swings.stage_lead(2.6, "Equal operator", 32, (32,))
+    assert found.ours == 2.0
+    moved = {s.assumption.split(",")[0]: (s.at_low, s.at_high) for s in found.swings}
+    assert moved["the same at sides up to 7"] == (4.0, 2.0)
+    assert moved["memory that plans may fill"] == (2.0, 2.0)
+    assert found.needed.startswith("past the paper's figure: the same at sides up to 7")
+    moe = swings.moe_lead(9.7, 32)
+    assert moe.ours == 3.0
+    assert {(s.at_low, s.at_high) for s in moe.swings} == {(3.0, 3.0), (6.0, 24.0)}
+
+
+def test_gpts_equal_operator_has_the_microbatches_that_dp_chose(monkeypatch: pytest.MonkeyPatch):
+    asked: list[tuple[Any, ...]] = []
+
+    def measure_all(families: Any, sizes: Any, _: Any, *, systems: Any, counts: Any = None) -> pd.DataFrame:
+        asked.append((families, sizes, systems, dict(counts or {})))
+        return pd.DataFrame([measured(f, s, n) for f in families for n in sizes for s in systems])
+
+    monkeypatch.setattr(fig09, "measure_all", measure_all)
+    frame = fig09.points(fast=False)
+    assert asked[-1] == (("gpt",), (1, 4, 8, 16), ("Equal operator",), dict.fromkeys((1, 4, 8, 16), (16,)))
+    assert {c.text for c in fig09.judged(frame)} == {e.text for e in fig09.EXPECTED.values()}
+    fast = fig09.points(fast=True)
+    assert set(zip(fast.family, fast.gpus, strict=True)) == {("gpt", 16), ("resnet", 32)}
+    assert fig09.EXPECTED["gpt always"].text not in {c.text for c in fig09.judged(fast)}
