@@ -11,7 +11,7 @@ from ..claims import Claim, Expectation, at_least, at_most, between
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import canvas
-from .points import measure_all
+from .points import FAST, measure_all
 from .swings import moe_lead
 from .systems import FAMILIES, SYSTEMS, Family
 from .tolerance import scaling, speedup
@@ -153,6 +153,7 @@ def judged(frame: Frame, fast: bool) -> list[Claim]:
     say("moe 2 nodes", ratio(frame, "moe", "Alpa", "DeepSpeed").get(16, math.inf))
     say("moe 4 nodes", ratio(frame, "moe", "Alpa", "DeepSpeed").get(32, math.inf))
     say("moe linear", per_gpu(frame, "moe", "Alpa", 16))
+    say("resnet 32", per_gpu(frame, "resnet", "Alpa", 32))
     if not fast:
         say("gpt inter", per_gpu(frame, "gpt", "Inter-op only", most, over="Alpa"))
         for family in ("moe", "resnet"):
@@ -160,7 +161,6 @@ def judged(frame: Frame, fast: bool) -> list[Claim]:
         say("moe inter fits", out_of_memory(frame, "moe", "Inter-op only", (1, 4, 8, 16)))
         say("gpt intra", max(ratio(frame[frame.gpus > 16], "gpt", "Intra-op only", "Alpa").values()))
         say("moe inter", out_of_memory(frame, "moe", "Inter-op only", (32, 64)))
-        say("resnet 32", per_gpu(frame, "resnet", "Alpa", 32))
         say("resnet pp-dp", out_of_memory(frame, "resnet", "PP-DP", (32, 64)))
         say("resnet inter", out_of_memory(frame, "resnet", "Inter-op only", (32, 64)))
     return claims
@@ -181,14 +181,15 @@ def draw(frame: Frame, ax: Axes, family: Family) -> Axes:
 
 
 def points(fast: bool, progress: Progress = quiet) -> Frame:
-    """All of the figure. Fast: GPT against Megatron-LM on 1 and 8 GPUs, MoE against DeepSpeed on 1 to 32."""
+    """All of the figure. Fast: GPT against Megatron-LM on 1 and 8, MoE against DeepSpeed, Wide-ResNet on 1 and 32."""
     import pandas as pd
 
     if not fast:
         return measure_all(tuple(FAMILIES), (1, 4, 8, 16, 32, 64), progress)
     gpt = measure_all(("gpt",), (1, 8), progress, systems=("Megatron-LM", "Alpa"), counts={8: (16, 64)})
     moe = measure_all(("moe",), (1, 8, 16, 32), progress, systems=("DeepSpeed", "Alpa"))
-    return pd.concat([gpt, moe], ignore_index=True)
+    resnet = measure_all(("resnet",), (1, 32), progress, systems=("Alpa",), counts=FAST)
+    return pd.concat([gpt, moe, resnet], ignore_index=True)
 
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
