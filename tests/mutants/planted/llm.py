@@ -86,8 +86,8 @@ MUTANTS = (
             ),
             (
                 "simulator/llm/compiled/fleet/blocks.py",
-                "for k in range(high - 1, low - 1, -1):",
-                "for k in range(low, high):",
+                "for at in range(end - step, begin - 1, -step):",
+                "for at in range(begin, end, step):",
             ),
         ),
         ("tests/simulator/llm/memory/test_prefix_cache_rules.py",),
@@ -212,5 +212,21 @@ MUTANTS = (
         ),
         ("tests/simulator/llm/fleet/test_pools.py",),
         "The last block of a prompt would reach the decode engine for nothing.",
+    ),
+    Mutant(
+        "sent-blocks-stay",
+        "llm",
+        "leaked block",
+        (("simulator/llm/compiled/dynamic/transfers.py", "    release(x, s, e, row)\n    h.desk", "    h.desk"),),
+        ("tests/simulator/llm/compiled/test_pools.py::test_bit_for_bit_on_a_grid_of_times",),
+        "In the compiled engine what prefill engines have sent would stay taken, until no prompt fits.",
+    ),
+    Mutant(
+        "drafts-drawn-on-after-a-failure",
+        "llm",
+        "lost case",
+        (("simulator/llm/compiled/dynamic/breakdowns.py", "        s.drafts.stream[r, STEP_LOW] = 0", "        pass"),),
+        ("tests/simulator/llm/compiled/test_dynamic.py::test_conversations_with_a_draft_model_on_engines_that_fail",),
+        "In the compiled engine a request that is sent again would accept other drafts than in the reference.",
     ),
 )
