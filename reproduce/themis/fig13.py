@@ -40,8 +40,8 @@ EXPECTED = {
 }  # fmt: skip
 
 WHY = (
-    "Gandiva and Optimus give an app what it wants at once, on few machines; the auction sells what each app can use "
-    "over all, in whole GPUs less payments, and leftovers go to whoever comes first by lot"
+    "tested on draws 0 and 1: with f = 0 Themis' mean score is 1.5 % higher, without payments, too, 2 %, and so as "
+    "high as Gandiva's and Optimus'. With f = 0.8 leftovers go to whoever comes first by lot"
 )
 
 

@@ -27,8 +27,8 @@ EXPECTED = {
 }  # fmt: skip
 
 WHY = (
-    "ρ ≤ 1 for all is the ideal of sharing without idle GPUs, slowdown or restarts; SRSF and SRTF finish small apps "
-    "first, whose T_id is small, and the large ones can wait for long before their ρ shows it"
+    "SRTF and SRSF finish small apps first, whose T_id is small, and large ones have a T_id of days at this "
+    "contention: both keep max ρ at 1, as Themis does"
 )
 
 

@@ -39,9 +39,9 @@ HEADLINES = (
 )
 
 WHY = (
-    "our baselines conserve work, and move a job only where that pays; how well the paper's do is not said. Where few "
-    "apps share, the largest ρ is that of one that cannot use what T_id counts on, whatever the policy; see the note "
-    "on a quarter of the cluster"
+    "tested on draws 0 and 1: without payments Themis' max ρ is 36 % less in Workload 1 and 7 % in Workload 2, with "
+    "f = 1 it is 42 % and 4 % less, with ρ as apps say it now 29 % and 2 %: at best as low as Optimus', which gives "
+    "apps their GPUs one by one and so nearly the same number. Sensitivities: themis/fig10"
 )
 
 

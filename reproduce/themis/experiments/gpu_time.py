@@ -43,9 +43,9 @@ HEADLINES = (
 )
 
 WHY = (
-    "where three or four apps share, the filter lets one bid: GPUs go to who is worst off, wherever they are; what it "
-    "pays goes out by lot. Apps divide what they have by nearness themselves, so that policies that do not look lose "
-    "little; with all jobs over racks all the time the mix of models would take 1.45 times the GPU time, not 2.5 times"
+    "tested on draws 0 and 1: where all bid (f = 0) Themis takes 7 % less, and without payments, too, 10 % less: then "
+    "Gandiva takes 1.07 times as much and Optimus 1.02. So the filter and the payments, which go out by lot, cost what "
+    "the auction's placement gains. With slowdowns beyond 1 six times Table 1's, SLAQ takes 1.56 times as much"
 )
 
 

@@ -49,7 +49,7 @@ TIME = {
     ),
 }  # fmt: skip
 
-WHY = "see themis/fig10 and themis/fig12: our baselines are harder to beat than the paper's"
+WHY = "see themis/fig10 and themis/fig12, where causes were tested: payments, the filter, slowdowns, ties"
 
 CLUSTER_NOTE = (
     "a quarter of each kind of machine of the 256-GPU cluster: 4 of 8 GPUs, 7 of 4, 4 of 1; a model is called "

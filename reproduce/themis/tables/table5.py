@@ -36,7 +36,10 @@ EXPECTED = {
     ),
 }  # fmt: skip
 
-OTHER = "another workload; the contention is not printed"
+OTHER = (
+    "the probes can use 4 and 2 GPUs, and T_id counts as many apps as compete, some 30: ρ = 1 would be a life of three "
+    "days. With as few GPUs as printed, ρ of 1 to 2 needs two or three apps in the cluster"
+)
 
 WHY = (
     "under LAS an app that has just come is first, which suits short ones: they are done before they have had as "
