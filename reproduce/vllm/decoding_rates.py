@@ -1,7 +1,7 @@
 """The setting of vLLM's Figs. 14 to 17: many sequences from a prompt, common prefixes, rounds of chat.
 
-The servers, the cost of an iteration and its one constant are those of `serving_rates`: calibrated on vLLM's batch of
-Fig. 13, and on nothing else. Sequences that share blocks share memory only: the kernel reads keys and values of each
+The servers, the cost of an iteration and its two constants are those of `serving_rates`: fitted to vLLM's two batches
+of Fig. 13, and to nothing else. Sequences that share blocks share memory only: the kernel reads keys and values of each
 sequence for itself, as vLLM's does.
 """
 
@@ -21,8 +21,9 @@ from ...simulator.llm import LLMResult, LLMTrace, SimulateOptions, SwapCost, sim
 from ...simulator.llm.decoding.genealogy import Survivors
 from ...traces.lengths import LengthProfile
 from ..report import Frame
-from ..style import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION
-from .serving_rates import SERVERS, Curve, Server
+from ..style import BLACK, GREY
+from . import serving_rates
+from .serving_rates import LATER, SERVERS, UNLIMITED, Curve, Server
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +33,6 @@ __all__ = [
     "LIMIT",
     "LLAMA",
     "OPT",
-    "SHARE",
     "SYSTEMS",
     "Method",
     "arrivals",
@@ -44,8 +44,6 @@ __all__ = [
     "sustained",
 ]
 
-SHARE = 0.835
-"""Share of the A100's data sheet: what `serving_rates.calibrated_share` finds (seed 0; vllm/fig12 finds it anew)."""
 LIMIT = 0.25
 """Seconds per token up to which a rate counts as sustained. The paper says "similar latencies"."""
 TIMES = (0.6, 0.85, 1.0, 1.15, 1.4, 1.8, 2.5, 4.0, 8.0)
@@ -53,7 +51,7 @@ TIMES = (0.6, 0.85, 1.0, 1.15, 1.4, 1.8, 2.5, 4.0, 8.0)
 BLOCK = 16
 """Tokens in a block: vLLM's default (§5.7.2)."""
 HOST_BLOCKS = 4096
-"""Blocks that vLLM may swap to the host: enough for all that it ever swaps."""
+"""Blocks that vLLM may swap to the host: four times its own memory's, more than it ever swaps."""
 
 OPT = SERVERS["OPT-13B"]
 LLAMA = Server("llama-13b", OPT.device, OPT.gpus, OPT.kv_gib)
@@ -63,7 +61,7 @@ SYSTEMS = {
     "Orca (Max)": "orca-max",
     "Orca (Pow2)": "orca-pow2",
     "Orca (Oracle)": "orca-oracle",
-    "vLLM": "vllm-0.2",
+    "vLLM": "vllm-paper",
 }
 """System -> its policy."""
 
@@ -102,13 +100,7 @@ At = Callable[[float, float], LLMTrace]
 """Requests per second, seconds of arrivals -> requests."""
 AT_ONCE = 1e9
 """Requests per second at which all arrive together."""
-COLOURS = {
-    "Orca (Max)": ORANGE,
-    "Orca (Pow2)": GREEN,
-    "Orca (Oracle)": VERMILLION,
-    "vLLM": BLUE,
-    "vLLM V1": PURPLE,
-}
+COLOURS = {**serving_rates.COLOURS, "vLLM V1": BLACK}
 MARKS = {"Orca (Max)": "v", "Orca (Pow2)": "^", "Orca (Oracle)": "s", "vLLM": "o"}
 
 
@@ -135,7 +127,7 @@ def serve(
     Parameters
     ----------
     system : str
-        A key of `SYSTEMS`.
+        A key of `SYSTEMS`, or `LATER`.
     server : Server
         The GPUs.
     trace : LLMTrace
@@ -149,19 +141,20 @@ def serve(
     **options
         More options of the policy.
     """
-    policy, swap = SYSTEMS[system], None
-    if policy == "vllm-0.2":
+    policy, swap = "vllm-0.2" if system == LATER else SYSTEMS[system], None
+    if policy.startswith("vllm"):
         memory = {"num_gpu_blocks": server.slots // BLOCK, "block_size": BLOCK, "num_cpu_blocks": HOST_BLOCKS}
         swap = SwapCost.of(decoder(server.model), BLOCK, tp=server.gpus)
     else:
         memory = {"num_slots": server.slots}
-    config = {**memory, "max_model_len": 2048, **options}
+    config = {**memory, "max_model_len": 2048, "max_num_seqs": UNLIMITED, **options}
     return simulate_llm(
         trace,
         policy=policy,
         config=config,
         cost=cost,
         options=SimulateOptions(swap=swap, padded=True, survivors=survivors, until=until),
+        engine="compiled",
     )
 
 

@@ -6,32 +6,23 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...profiles.llm import IterationCost
 from ...traces.lengths import ALPACA, SHAREGPT, LengthProfile
 from ..claims import Claim, Expectation, at_least, between, up_to, within
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
-from ..style import BLUE, GREEN, GREY, ORANGE, VERMILLION, canvas, outside_legend
-from .serving_rates import SERVERS, SYSTEMS, Curve, PromptsApart, calibrated_share, curve
+from ..style import GREY, canvas, outside_legend
+from . import headlines
+from .headlines import LIMIT
+from .serving_rates import COLOURS, HOST, LATER, SERVERS, SYSTEMS, Curve, curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WORKLOADS: dict[str, LengthProfile] = {"ShareGPT": SHAREGPT, "Alpaca": ALPACA}
-LIMIT = 0.5
-"""Seconds per token up to which a rate counts as sustained; the paper says "similar latencies"."""
 LIMITS = (0.25, LIMIT, 1.0)
 """Half and twice the limit as well, to show how much a rate depends on that choice."""
-APART = "Orca (Oracle), prompts apart"
-"""A variant that the paper does not have: prompts take iterations of their own, as in vLLM 0.2."""
-
-COLOURS = {
-    "FasterTransformer": GREY,
-    "Orca (Max)": ORANGE,
-    "Orca (Pow2)": GREEN,
-    "Orca (Oracle)": VERMILLION,
-    "vLLM": BLUE,
-}
+BANDS = {"Orca (Oracle)": (1.7, 2.7), "Orca (Max)": (2.7, 8.0), "FasterTransformer": (22.0, 22.0)}
+"""System -> the paper's least and largest lead of vLLM over it (§5.6.2)."""
 
 EXPECTED = {
     **{
@@ -70,39 +61,31 @@ EXPECTED = {
     ),
 }  # fmt: skip
 
+Found = dict[tuple[str, str, str], Curve]
+"""(model, workload, system) -> curve."""
 
-def curves(fast: bool, seed: int, progress: Progress = quiet) -> tuple[Frame, dict[tuple[str, str, str], Curve], float]:
-    """Measure every system on every workload and model (fast: OPT-13B only).
+
+def curves(fast: bool, seed: int, progress: Progress = quiet) -> tuple[Frame, Found]:
+    """Measure every system on every workload and model.
 
     Returns
     -------
     DataFrame
-        Columns model, workload, system, rate (requests/s), normalized_latency (s/token).
+        Columns model, workload, system (the paper's five, and what was later released), rate (requests/s),
+        normalized_latency (s/token).
     dict
         (model, workload, system) -> curve.
-    float
-        The share of the roofline's speed.
     """
     import pandas as pd
 
-    models = ("OPT-13B",) if fast else tuple(SERVERS)
-    progress(0, 1, "calibration on vLLM's batch")
-    share = calibrated_share(seed)
-    jobs = [
-        (model, workload, system)
-        for model in models
-        for workload in WORKLOADS
-        for system in (*SYSTEMS, *((APART,) if workload == "Alpaca" else ()))
-    ]
-    found: dict[tuple[str, str, str], Curve] = {}
+    jobs = [(m, w, s) for m in SERVERS for w in WORKLOADS for s in (*SYSTEMS, LATER)]
+    found: Found = {}
     for k, (model, workload, system) in enumerate(jobs):
         progress(k, len(jobs), f"{system}, {model}, {workload}")
-        cost: IterationCost = SERVERS[model].cost(share)
-        if system == APART:
-            cost = PromptsApart(cost)
-        policy = "Orca (Oracle)" if system == APART else system
+        server = SERVERS[model]
+        seconds = _duration(fast, model, workload)
         found[model, workload, system] = curve(
-            policy, SERVERS[model], WORKLOADS[workload], cost, _duration(fast, model, workload), seed, LIMITS[-1]
+            system, server, WORKLOADS[workload], server.cost(), seconds, seed, LIMITS[-1]
         )
     progress(len(jobs), len(jobs), "")
     rows = [
@@ -110,17 +93,17 @@ def curves(fast: bool, seed: int, progress: Progress = quiet) -> tuple[Frame, di
         for (m, w, s), c in found.items()
         for rate, latency in zip(c.rate.tolist(), c.latency.tolist(), strict=True)
     ]
-    return pd.DataFrame(rows), found, share
+    return pd.DataFrame(rows), found
 
 
 def _duration(fast: bool, model: str, workload: str) -> float:
-    """Seconds of arrivals. The paper has an hour, for OPT-175B 15 minutes; ours are shorter where requests are many."""
-    if workload == "Alpaca":
-        return 120.0 if fast else 900.0
-    return 900.0 if fast or model == "OPT-175B" else 3600.0
+    """Seconds of arrivals. The paper has an hour, for OPT-175B 15 minutes."""
+    if fast:
+        return 300.0 if workload == "Alpaca" else 900.0
+    return 900.0 if model == "OPT-175B" else 3600.0
 
 
-def sustained(found: dict[tuple[str, str, str], Curve]) -> Frame:
+def sustained(found: Found) -> Frame:
     """One row per curve: the rate at which its latency crosses each of `LIMITS`, NaN where it always lies above."""
     import pandas as pd
 
@@ -137,82 +120,140 @@ def sustained(found: dict[tuple[str, str, str], Curve]) -> Frame:
     )
 
 
+def leads(rates: Frame, limit: float = LIMIT) -> Frame:
+    """What vLLM sustains over each other system: columns model, workload, over, lead."""
+    import pandas as pd
+
+    at = rates.set_index(["model", "workload", "system"])[f"rate_at_{limit:g}"]
+    return pd.DataFrame(
+        [
+            {"model": m, "workload": w, "over": s, "lead": at[m, w, "vLLM"] / rate}
+            for (m, w, s), rate in at.items()
+            if s != "vLLM"
+        ]
+    )
+
+
 def draw(frame: Frame, ax: Axes, model: str, workload: str) -> Axes:
     """Draw one panel: latency over rate."""
     for system, colour in COLOURS.items():
         part = frame[(frame.model == model) & (frame.workload == workload) & (frame.system == system)]
-        ax.plot(part.rate, part.normalized_latency, marker="o", markersize=3, color=colour, label=system)
+        style = "--" if system == LATER else "-"
+        ax.plot(
+            part.rate, part.normalized_latency, style, marker="o", markersize=3, color=colour,
+            label="vLLM 0.2, later released" if system == LATER else system,
+        )  # fmt: skip
     ax.set(ylim=(0, 1.0), xlim=(0, None), xlabel="requests/s", ylabel="s/token", title=f"{model}, {workload}")
     return ax
 
 
+def draw_leads(frame: Frame, ax: Axes, over: str) -> Axes:
+    """Draw vLLM's lead over one system: a bar for each model and workload, the paper's range behind them."""
+    low, high = BANDS[over]
+    if low < high:
+        ax.axhspan(low, high, color=GREY, alpha=0.25, label="paper, ShareGPT")
+    else:
+        ax.axhline(low, color=GREY, linestyle="--")
+        ax.annotate(f"paper: up to {low:g}", (2.5, low), ha="right", va="bottom", fontsize=7)
+    for shift, workload, hatch in ((-0.2, "ShareGPT", ""), (0.2, "Alpaca", "//")):
+        part = frame[(frame.over == over) & (frame.workload == workload)]
+        bars = ax.bar(
+            [k + shift for k in range(len(part))], part.lead, 0.38, color=COLOURS["vLLM"], hatch=hatch,
+            edgecolor="white", label=f"ours, {workload}",
+        )  # fmt: skip
+        ax.bar_label(bars, fmt="%.2f" if high < 20 else "%.0f", fontsize=6.5)
+    ax.set_xticks(range(len(SERVERS)), list(SERVERS), fontsize=8)
+    ax.set(title=f"vLLM over {over}", ylabel="×", ylim=(0, 1.12 * max(high, frame[frame.over == over].lead.max())))
+    ax.grid(visible=False, axis="x")
+    return ax
+
+
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
-    """Make the figure. Full: traces of an hour (15 minutes for OPT-175B and Alpaca); fast: OPT-13B, minutes."""
+    """Make the figure. Full: traces of an hour (15 minutes for OPT-175B), as the paper's; fast: 15 minutes or five."""
     session = Session("vllm/fig12", fast, out, seed)
-    frame, found, share = curves(fast, seed, progress)
+    frame, found = curves(fast, seed, progress)
     session.table(frame)
     rates = session.table(sustained(found), "_sustained")
-    models = list(dict.fromkeys(frame.model))
-    panels = [(model, workload) for workload in WORKLOADS for model in models]
-    with canvas(1 if fast else 2, len(panels) if fast else len(models), height=2.2) as (figure, axes):
-        for ax, (model, workload) in zip(axes.flat, panels, strict=True):
-            draw(frame, ax, model, workload)
+    lead = session.table(leads(rates), "_leads")
+    with canvas(2, len(SERVERS), height=2.2) as (figure, axes):
+        for row, workload in zip(axes, WORKLOADS, strict=True):
+            for ax, model in zip(row, SERVERS, strict=True):
+                draw(frame, ax, model, workload)
         outside_legend(figure, axes[0, 0], ncols=3)
         session.figure(figure)
-
-    at = rates.set_index(["model", "workload", "system"])[f"rate_at_{LIMIT:g}"]
-
-    def lead(model: str, over: str, workload: str = "ShareGPT") -> float:
-        return at[model, workload, "vLLM"] / at[model, workload, over]
-
-    apart = "; ".join(f"{lead(m, APART, 'Alpaca'):.2f}× with {m}" for m in models)
-    large = "the KV memory holds so many requests that iterations, not memory, limit every system"
-    claims: list[Claim] = []
-    for model in models:
-        for over in ("Orca (Oracle)", "Orca (Max)"):
-            claims.append(EXPECTED[model, over].judge(lead(model, over), why=large if model == "OPT-175B" else ""))
-    claims.append(
-        EXPECTED["FasterTransformer"].judge(
-            max(lead(m, "FasterTransformer", w) for m in models for w in WORKLOADS),
-            why="a batch of FasterTransformer is as slow as its longest output: the ratio moves with the limit on the "
-            "latency and the tail of the lengths, neither of which is given",
-        )
-    )
-    mixed = (
-        "our Orca computes prompts beside decodes, vLLM 0.2 stops decoding for them; if Orca's prompts take "
-        f"iterations of their own vLLM's lead is {apart}"
-    )
-    claims.append(EXPECTED["alpaca"].judge(lead("OPT-13B", "Orca (Oracle)", "Alpaca"), why=mixed))
-    if len(models) > 1:
-        for orca in ("Orca (Oracle)", "Orca (Pow2)"):
-            large_one, small_one = (lead(m, orca, "Alpaca") - 1 for m in ("OPT-175B", "OPT-13B"))
-            claims.append(EXPECTED["panel f", orca].judge(large_one / small_one if small_one > 0 else math.nan))
-    claims.append(EXPECTED["sudden"].judge(_suddenness(found["OPT-13B", "ShareGPT", "vLLM"])))
-    spread = [f"{limit:g} s/token: {_leads(rates, models, limit)}" for limit in LIMITS]
+    with canvas(1, len(BANDS), height=2.6) as (figure, axes):
+        for ax, over in zip(axes[0], BANDS, strict=True):
+            draw_leads(lead, ax, over)
+        outside_legend(figure, axes[0, 0], ncols=3)
+        session.figure(figure, "_leads")
+    hinges = headlines.found(seed, progress)
+    spread = [f"{limit:g} s/token: {_told(leads(rates, limit))}" for limit in LIMITS]
+    later = ", ".join(f"{m} {w} {x:.2f}×" for m, w, x in _over(lead, LATER))
     return session.finish(
-        claims,
+        [*judged(lead, {f.claim: f.needed for f in hinges}), EXPECTED["sudden"].judge(_suddenness(found))],
         notes=[
-            f"one constant: an A100 is {share:.3f} times as fast as its roofline says (70 % of the sheet in matrices, "
-            "80 % elsewhere), calibrated on vLLM's batch of 30.42 and on nothing else; no host overhead",
+            f"two constants: {1e3 * HOST.iteration_s:.2f} ms of host time an iteration and {1e3 * HOST.sequence_s:.3f} "
+            "ms a sequence, fitted to vLLM's batches of 30.42 and 132.44 (vllm/fig13) and to nothing else; all systems "
+            "have them, and the A100's roofline (70 % of the sheet in matrices, 80 % elsewhere)",
             f"a rate is sustained while the mean normalized latency is at most {LIMIT:g} s/token; vLLM over Orca (Max) "
             f"/ (Oracle) on ShareGPT at {'; at '.join(spread)}",
-            f"beyond the paper, '{APART}' on Alpaca: vLLM leads by {apart}",
+            "the paper's engine computes prompts and decodes as one sequence (§5.4.3), as Orca does, and nothing is "
+            f"padded; over vLLM 0.2, which was later released with prompts apart, it leads by: {later}",
         ],
+        sensitivity=hinges,
     )
 
 
-def _suddenness(found: Curve) -> float:
+def _over(lead: Frame, system: str) -> list[tuple[str, str, float]]:
+    part = lead[lead.over == system]
+    return list(zip(part.model, part.workload, part.lead, strict=True))
+
+
+def judged(lead: Frame, needed: dict[str, str]) -> list[Claim]:
+    """The claims on leads; `needed`: a headline -> what its sensitivity says of the paper's figure."""
+    at = lead.set_index(["model", "workload", "over"]).lead
+    claims: list[Claim] = []
+    for model in SERVERS:
+        for over in ("Orca (Oracle)", "Orca (Max)"):
+            why = needed.get(f"{model}, ShareGPT: vLLM over {over}", "")
+            claims.append(EXPECTED[model, over].judge(at[model, "ShareGPT", over], why=why))
+    most = {w: max((x, m) for m, v, x in _over(lead, "FasterTransformer") if v == w) for w in WORKLOADS}
+    shown = "; ".join(f"{w}: {x:.1f}× ({m})" for w, (x, m) in most.items())
+    claims.append(
+        EXPECTED["FasterTransformer"].judge(
+            max(x for x, _ in most.values()),
+            shown=shown,
+            why=needed.get("OPT-66B, Alpaca: vLLM over FasterTransformer", ""),
+        )
+    )
+    claims.append(
+        EXPECTED["alpaca"].judge(
+            at["OPT-13B", "Alpaca", "Orca (Oracle)"], why=needed.get("OPT-13B, Alpaca: vLLM over Orca (Oracle)", "")
+        )
+    )
+    for orca in ("Orca (Oracle)", "Orca (Pow2)"):
+        large, small = (at[m, "Alpaca", orca] - 1 for m in ("OPT-175B", "OPT-13B"))
+        claims.append(
+            EXPECTED["panel f", orca].judge(
+                large / small if small > 0 else math.nan,
+                why="where iterations are bound by computing and by the host, a larger batch is no faster",
+            )
+        )
+    return claims
+
+
+def _suddenness(found: Found) -> float:
     """Steepest slope of the last third of the rates, over the mean slope of those before."""
-    third = len(found.rate) * 2 // 3  # the paper says "suddenly" without a figure; thirds are our reading
-    before = (found.latency[third] - found.latency[0]) / (found.rate[third] - found.rate[0])
-    after = (found.latency[-1] - found.latency[third]) / (found.rate[-1] - found.rate[third])
+    one = found["OPT-13B", "ShareGPT", "vLLM"]
+    third = len(one.rate) * 2 // 3  # the paper says "suddenly" without a figure; thirds are our reading
+    before = (one.latency[third] - one.latency[0]) / (one.rate[third] - one.rate[0])
+    after = (one.latency[-1] - one.latency[third]) / (one.rate[-1] - one.rate[third])
     return float(after / before)
 
 
-def _leads(rates: Frame, models: list[str], limit: float) -> str:
-    at = rates.set_index(["model", "workload", "system"])[f"rate_at_{limit:g}"]
-    pairs = [[at[m, "ShareGPT", "vLLM"] / at[m, "ShareGPT", f"Orca ({s})"] for s in ("Max", "Oracle")] for m in models]
-    return ", ".join(f"{high:.2f}/{low:.2f}" for high, low in pairs)
+def _told(lead: Frame) -> str:
+    at = lead[lead.workload == "ShareGPT"].set_index(["model", "over"]).lead
+    return ", ".join(f"{at[m, 'Orca (Max)']:.2f}/{at[m, 'Orca (Oracle)']:.2f}" for m in SERVERS)
 
 
 if __name__ == "__main__":

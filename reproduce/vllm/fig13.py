@@ -1,25 +1,21 @@
-"""Figure 13: how many requests are batched, from lengths, allocators and one constant of the memory bandwidth."""
+"""Figure 13: how many requests are batched; vLLM's two batches fix the host time, Orca's six follow from it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING
 
-from ...profiles.llm.iteration import IterationCost
 from ...profiles.llm.linear import ConstantCost
-from ...traces.lengths import ALPACA, SHAREGPT, LengthProfile
 from ..claims import Expectation, within
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import BLUE, GREY, canvas, outside_legend
-from . import kv_memory as setup
+from .host_time import WORKLOADS, calibrated, mean_batch
+from .serving_rates import HOST, LATER, SERVERS, HostTime, batch, requests, served
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WORKLOADS: dict[str, tuple[LengthProfile, float]] = {"ShareGPT": (SHAREGPT, 2.0), "Alpaca": (ALPACA, 30.0)}
-"""Workload -> lengths, requests/s."""
 PAPER = {
     "ShareGPT": {"Orca (Max)": 7.00, "Orca (Pow2)": 9.81, "Orca (Oracle)": 13.62, "vLLM": 30.42},
     "Alpaca": {"Orca (Max)": 7.00, "Orca (Pow2)": 43.24, "Orca (Oracle)": 72.75, "vLLM": 132.44},
@@ -37,8 +33,8 @@ EXPECTED = {
             f"Fig. 13{panel}", f"{PAPER[workload][system]:.2f}", within(PAPER[workload][system], 0.1, partly=0.25),
             "{:.2f}", kind="calibrated" if (workload, system) in FITTED else "finding",
         )
-        for panel, (workload, (_, rate)) in zip("ab", WORKLOADS.items(), strict=True)
-        for system in setup.SYSTEMS
+        for panel, (workload, (_, rate, _)) in zip("ab", WORKLOADS.items(), strict=True)
+        for system in PAPER[workload]
     },
     "oracle": Expectation(
         "vLLM batches more than Orca (Oracle), ShareGPT (its calibrated batch over a predicted one)",
@@ -51,80 +47,41 @@ EXPECTED = {
 }  # fmt: skip
 
 
-def batch(
-    system: str, workload: str, cost: IterationCost, duration: float, seeds: tuple[int, ...]
-) -> tuple[float, float, float]:
-    """Mean batch, share of the slots in use, and requests finished a second, without the first sixth of the time.
-
-    Parameters
-    ----------
-    system, workload : str
-        Keys of `SYSTEMS` and `WORKLOADS`.
-    cost : IterationCost
-        Seconds of an iteration.
-    duration : float
-        Seconds of arrivals.
-    seeds : tuple of int
-        A trace for each; all systems see the same ones.
-    """
-    lengths, rate = WORKLOADS[workload]
-    # without the first sixth, in which batches fill up; the share is a guess
-    window = (duration / 6, duration)
-    runs = [setup.serve(system, setup.poisson(lengths, rate, duration, s), cost, window) for s in seeds]
-    return (
-        fmean(r.batch for r in runs),
-        fmean(r.memory.used for r in runs),
-        fmean(r.finished / r.seconds for r in runs),
-    )
+def held(system: str, workload: str, seed: int) -> float:
+    """Requests that the memory holds: all wait from the start, and every iteration takes a second."""
+    trace = requests(WORKLOADS[workload][0], 1e6, 0.02, seed)  # 20,000 requests at once
+    result = served(system, SERVERS["OPT-13B"], trace, ConstantCost(1.0), until=9010.0)
+    return batch(result, 1000.0, 9000.0)
 
 
-def batches(fast: bool, seed: int, progress: Progress = quiet) -> tuple[Frame, float]:
-    """Every system on both workloads, and the constant.
+def batches(fast: bool, seed: int, progress: Progress = quiet) -> tuple[Frame, HostTime]:
+    """Every system on both workloads, and the host time.
 
     Returns
     -------
     DataFrame
-        Columns workload, rate, system, batch, batch_paper, used (share of the slots), finished_per_s, role
-        ("calibrated" or "predicted"), batch_saturated (what the memory holds: requests always wait) and, of Orca on
-        Alpaca, batch_prompts_apart (prompts take iterations of their own, as vLLM's do).
-    float
-        The share of the A100's bandwidth.
+        Columns workload, rate, system (`LATER` included), batch, batch_paper, role ("calibrated", "predicted" or "later
+        released"), batch_saturated (what the memory holds: requests always wait).
+    HostTime
+        At which vLLM's batches are the paper's.
     """
     import pandas as pd
 
-    durations = {"ShareGPT": 1200.0, "Alpaca": 300.0} if fast else {"ShareGPT": 3600.0, "Alpaca": 900.0}
     seeds = (seed,) if fast else (seed, seed + 1, seed + 2)
-    progress(0, 9, "calibration on vLLM's batch")
-    efficiency = setup.calibrate(
-        PAPER["ShareGPT"]["vLLM"],
-        lambda share: batch("vLLM", "ShareGPT", setup.bandwidth_cost(share), durations["ShareGPT"], seeds)[0],
-    )
-    cost, full_until, rows = setup.bandwidth_cost(efficiency), 3000.0 if fast else 11_000.0, []
-    for workload, (lengths, rate) in WORKLOADS.items():
-        for system in setup.SYSTEMS:
-            progress(1 + len(rows), 9, f"{system}, {workload}")
-            mean, used, finished = batch(system, workload, cost, durations[workload], seeds)
-            # What the memory holds does not depend on seconds, so every iteration may take one.
-            full = setup.serve(system, setup.saturated(lengths, seed), ConstantCost(1.0), (1000.0, full_until))
-            apart = None
-            if workload == "Alpaca" and system != "vLLM":  # short outputs: prompts join nearly every iteration
-                apart = batch(system, workload, setup.PromptsApart(cost), durations[workload], seeds)[0]
-            rows.append(
-                {
-                    "workload": workload,
-                    "rate": rate,
-                    "system": system,
-                    "batch": mean,
-                    "batch_paper": PAPER[workload][system],
-                    "used": used,
-                    "finished_per_s": finished,
-                    "role": "calibrated" if (workload, system) == ("ShareGPT", "vLLM") else "predicted",
-                    "batch_saturated": full.batch,
-                    "batch_prompts_apart": apart,
-                }
+    progress(0, 11, "calibration on vLLM's batches")
+    host = calibrated(seeds)
+    rows: list[dict[str, object]] = []
+    for workload, (_, rate, _) in WORKLOADS.items():
+        for system in (*PAPER[workload], LATER):
+            progress(1 + len(rows), 11, f"{system}, {workload}")
+            role = (
+                "calibrated" if (workload, system) in FITTED else "later released" if system == LATER else "predicted"
             )
-    progress(9, 9, "")
-    return pd.DataFrame(rows), efficiency
+            row: dict[str, object] = {"workload": workload, "rate": rate, "system": system}
+            row |= {"batch": mean_batch(system, workload, host, seeds), "batch_paper": PAPER[workload].get(system)}
+            rows.append(row | {"role": role, "batch_saturated": held(system, workload, seed)})
+    progress(11, 11, "")
+    return pd.DataFrame(rows), host
 
 
 def draw(frame: Frame, ax: Axes, workload: str) -> Axes:
@@ -133,7 +90,7 @@ def draw(frame: Frame, ax: Axes, workload: str) -> Axes:
     for offset, column, colour, label in ((-0.2, "batch", BLUE, "ours"), (0.2, "batch_paper", GREY, "paper")):
         x = [i + offset for i in range(len(part))]
         bars = ax.bar(x, part[column], 0.36, color=colour, label=label)
-        ax.bar_label(bars, fmt="%.1f", fontsize=7)
+        ax.bar_label(bars, labels=["" if b != b else f"{b:.1f}" for b in part[column]], fontsize=7)
     ax.set_xticks(range(len(part)), [s.replace(" ", "\n") for s in part.system], fontsize=8)
     ax.set(ylabel="requests in the batch", title=f"{workload}, {part.rate.iloc[0]:g} requests/s")
     ax.grid(visible=False, axis="x")
@@ -141,40 +98,38 @@ def draw(frame: Frame, ax: Axes, workload: str) -> Axes:
 
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
-    """Make the figure. Full: three traces of an hour (Alpaca: 15 minutes); fast: one of 20 (Alpaca: 5) minutes."""
+    """Make the figure: traces of an hour (Alpaca: 15 minutes). Full: three of them; fast: one."""
     session = Session("vllm/fig13", fast, out, seed)
-    frame, efficiency = batches(fast, seed, progress)
+    frame, host = batches(fast, seed, progress)
     session.table(frame)
-    with canvas(1, 2, height=2.9) as (figure, axes):
+    with canvas(1, 2, height=2.9, width=4.0) as (figure, axes):
         for ax, workload in zip(axes[0], WORKLOADS, strict=True):
             draw(frame, ax, workload)
         outside_legend(figure, axes[0, 0])
         session.figure(figure)
 
     by = frame.set_index(["workload", "system"])
-    ours, full, apart = by.batch, by.batch_saturated, by.batch_prompts_apart
-    oracle, paged = ("Alpaca", "Orca (Oracle)"), ("Alpaca", "vLLM")
+    ours, full = by.batch, by.batch_saturated
+    oracle = ("Alpaca", "Orca (Oracle)")
+    spread = "how many fit depends on the spread of Alpaca's lengths, which is assumed"
     why = {
-        ("Alpaca", "Orca (Pow2)"): "how many fit depends on the spread of Alpaca's lengths, which is assumed",
-        oracle: f"the memory would hold {full[oracle]:.0f}, so the batch follows from the iteration's time: "
-        f"{apart[oracle]:.0f} if prompts took iterations of their own, as they may in the paper's own Orca",
-        paged: f"the memory would hold {full[paged]:.0f}, so the batch follows from the iteration's time, and the one "
-        "constant is of ShareGPT's long contexts; vLLM's prompts take iterations of their own",
+        ("Alpaca", "Orca (Pow2)"): spread,
+        oracle: f"{spread}; it holds {full[oracle]:.0f}, so that the iteration's time counts, too",
     }
     vllm = ours["ShareGPT", "vLLM"]
-    predicted = [key for key in EXPECTED if isinstance(key, tuple)]
     return session.finish(
         [
-            *(EXPECTED[key].judge(ours[key], why=why.get(key, "")) for key in predicted),
+            *(EXPECTED[key].judge(ours[key], why=why.get(key, "")) for key in EXPECTED if isinstance(key, tuple)),
             EXPECTED["oracle"].judge(vllm / ours["ShareGPT", "Orca (Oracle)"]),
             EXPECTED["max"].judge(vllm / ours["ShareGPT", "Orca (Max)"]),
         ],
         notes=[
-            f"one constant: every iteration reads the weights, and the keys and values of its decodes, at "
-            f"{efficiency:.3f} × {setup.BANDWIDTH / 1e12:g} TB/s; calibrated on vLLM's 30.42 (ShareGPT) and on nothing "
-            "else; a prompt costs one reading of the weights",
+            f"two constants, fitted to vLLM's two batches: {1e3 * host.iteration_s:.2f} ms of host time an iteration "
+            f"and {1e3 * host.sequence_s:.3f} ms a sequence, for every system; the other figures take "
+            f"{1e3 * HOST.iteration_s:.2f} and {1e3 * HOST.sequence_s:.3f} (three seeds)",
+            f"vLLM 0.2, which was later released with prompts in iterations of their own, would batch "
+            f"{ours['ShareGPT', LATER]:.1f} and {ours['Alpaca', LATER]:.1f} with the same constants: all that fit",
             "the output CV of the lengths comes from Fig. 2 (traces.lengths); arrivals are Poisson",
-            "vLLM processes prompts in iterations of their own (0.2.7); Orca mixes them with decodes",
         ],
     )
 

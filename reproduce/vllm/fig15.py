@@ -66,7 +66,7 @@ def saving(workload: str, method: Method, survival: float, requests: int, seeds:
         A trace and a genealogy for each.
     """
     lengths, rate = WORKLOADS[workload]
-    cost = setup.OPT.cost(setup.SHARE)
+    cost = setup.OPT.cost()
     found = [
         setup.serve(
             "vLLM", setup.OPT, setup.arrivals(lengths, rate, requests / rate, seed, method), cost,

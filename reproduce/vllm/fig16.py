@@ -14,6 +14,7 @@ from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import canvas, outside_legend
 from . import decoding_rates as setup
+from .serving_rates import LATER, UNLIMITED
 
 SENTENCES = LengthProfile(
     "wmt16-like", 28.0, 40.0, prompt_cv=0.6, output_cv=0.6,
@@ -22,7 +23,7 @@ SENTENCES = LengthProfile(
 """The thesis prints no lengths of its translations, and the data are not here; see `source`."""
 PREFIXES = {"1-shot": 80, "5-shot": 341}
 """Panel -> tokens of the prefix (Fig. 16)."""
-NAMES = ("Orca (Oracle)", "vLLM, not shared", "vLLM", "vLLM V1")
+NAMES = ("Orca (Oracle)", "vLLM, not shared", "vLLM", LATER, "vLLM V1")
 """vLLM reserves blocks for the prefix, V1 finds them by their content. All but Orca (Oracle) and vLLM are ours."""
 
 EXPECTED = {
@@ -41,12 +42,11 @@ def serve(name: str, tokens: int, cost: IterationCost, trace: LLMTrace, until: f
     """Requests served by one of `NAMES`, with a prefix of so many tokens."""
     if name == "vLLM V1":
         config = {"num_blocks": setup.LLAMA.slots // setup.BLOCK, "max_model_len": 2048}
-        config |= {"max_num_seqs": 256, "max_num_batched_tokens": 2048}
-        return simulate_llm(
-            trace, policy="vllm-v1", config=config, cost=cost, options=SimulateOptions(until=until), engine="simpy"
-        )
-    system = "vLLM" if name.startswith("vLLM") else name
-    if name == "vLLM":
+        config |= {"max_num_seqs": UNLIMITED, "max_num_batched_tokens": 2048}
+        options = SimulateOptions(until=until)
+        return simulate_llm(trace, policy="vllm-v1", config=config, cost=cost, options=options, engine="compiled")
+    system = "vLLM" if name == "vLLM, not shared" else name
+    if name in ("vLLM", LATER):
         return setup.serve(system, setup.LLAMA, trace, cost, until=until, prefixes=(tokens,))
     return setup.serve(system, setup.LLAMA, trace, cost, until=until)
 
@@ -65,7 +65,7 @@ def curves(fast: bool, seed: int, progress: Progress = quiet) -> Frame:
     """
     import pandas as pd
 
-    seconds, cost, parts = 20.0 if fast else 120.0, setup.LLAMA.cost(setup.SHARE), list[Frame]()
+    seconds, cost, parts = 20.0 if fast else 120.0, setup.LLAMA.cost(), list[Frame]()
     for panel, tokens in PREFIXES.items():
         runs = {name: partial(serve, name, tokens, cost) for name in NAMES}
 
@@ -95,7 +95,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
         claims.append(
             EXPECTED[panel].judge(
                 float(rate["vLLM"] / rate["Orca (Oracle)"]),
-                why="the lengths of the translations are assumed, and vLLM 0.2's prompts take iterations of their own: "
+                why="the lengths of the translations are assumed: "
                 f"of requests finished while others always wait the ratio is {more['vLLM']:.2f}, and "
                 f"{more['vLLM, not shared']:.2f} if vLLM does not share the prefix either",
             )
@@ -107,7 +107,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
             f"lengths: {SENTENCES.source}",
             "requests finished while others always wait, over Orca (Oracle)'s: " + "; ".join(told),
             "Orca computes and keeps the whole prompt of every request; prompts cost computation and reading here, on "
-            f"a roofline at {setup.SHARE} of the A100's data sheet (vllm/fig12's constant)",
+            "vllm/fig12's roofline and host time",
             "LLaMA-13B has OPT-13B's memory for keys and values, 12 GiB; Table 1 does not list it",
         ],
     )

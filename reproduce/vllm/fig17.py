@@ -80,7 +80,7 @@ def curves(fast: bool, seed: int, progress: Progress = quiet) -> tuple[Frame, Fr
     """
     import pandas as pd
 
-    seconds, cost = 240.0 if fast else 1800.0, setup.OPT.cost(setup.SHARE)
+    seconds, cost = 240.0 if fast else 1800.0, setup.OPT.cost()
     runs = {system: partial(serve, system, cost) for system in setup.SYSTEMS}
     systems = list(runs)
     frame = setup.measure(
@@ -139,8 +139,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
             f"conversations have {ROUNDS:g} rounds on average (geometric; assumed), messages and answers ShareGPT's "
             "lengths; a request is some round of some conversation, cut to its last 1024 tokens",
             "nothing is kept between rounds, as in the thesis, so rounds arrive at random each by itself",
-            f"sustained: up to {setup.LIMIT:g} s/token; one constant, {setup.SHARE} of the A100's data sheet "
-            "(vllm/fig12)",
+            f"sustained: up to {setup.LIMIT:g} s/token; the cost and its two constants are those of vllm/fig12",
         ],
     )
 

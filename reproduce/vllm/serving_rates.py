@@ -1,8 +1,10 @@
 """The setting of the vLLM thesis' §5.6: OPT models on A100s, five systems, and the request rate that each sustains.
 
-An iteration takes what `iteration_cost` says of an A100 of which nothing was measured: its roofline, at 70 % of the
-data sheet in matrices and 80 % elsewhere, all-reduces over NVLink, no host overhead. One constant stretches it: a
-share of that speed, calibrated on vLLM's batch of 30.42 (Fig. 13a). Everything else is predicted.
+An iteration takes what `iteration_cost` says of an A100 of which nothing was measured, its roofline, at 70 % of the
+data sheet in matrices and 80 % elsewhere, all-reduces over NVLink; and host time, of the iteration and of each sequence
+in it. These two constants are fitted to two published batches (`host_time`); everything else is predicted. All systems
+have the same cost, none has a limit on its sequences but memory, and none but FasterTransformer, whose batches are
+static, computes padding.
 """
 
 from __future__ import annotations
@@ -17,18 +19,22 @@ import numpy as np
 
 from ...errors import InputError
 from ...profiles import device
-from ...profiles.llm import NO_OVERHEADS, Iteration, IterationCost, decoder, iteration_cost
+from ...profiles.llm import NO_OVERHEADS, IterationCost, decoder, iteration_cost
 from ...seeds import generator
 from ...simulator.llm import LLMResult, LLMTrace, SimulateOptions, SwapCost, simulate_llm
-from ...traces.lengths import SHAREGPT, LengthProfile
+from ...traces.lengths import LengthProfile
+from ..style import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION
 
 __all__ = [
+    "COLOURS",
+    "HOST",
+    "LATER",
     "SERVERS",
     "SYSTEMS",
     "Curve",
-    "PromptsApart",
+    "HostTime",
     "Server",
-    "calibrated_share",
+    "batch",
     "capacity",
     "curve",
     "requests",
@@ -38,10 +44,28 @@ __all__ = [
 GIB = 2**30
 BLOCK = 16
 """Tokens in a block: vLLM's default (§5.7.2)."""
-BATCH = 30.42
-"""Requests that vLLM batches on ShareGPT at 2 requests/s with OPT-13B (Fig. 13a)."""
+UNLIMITED = 4096
+"""Sequences that may run: more than fit any memory here. The paper names no limit; vLLM 0.1.0 was released with 256."""
 TIMES = (0.4, 0.7, 0.85, 1.0, 1.15, 1.3, 1.6, 2.0, 3.0)
 """Rates of a curve, as multiples of what the system finishes while requests always wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostTime:
+    """What the host adds to the kernels.
+
+    Parameters
+    ----------
+    iteration_s, sequence_s : float
+        Seconds of an iteration, and of each sequence in it; >= 0.
+    """
+
+    iteration_s: float
+    sequence_s: float
+
+
+HOST = HostTime(3.62e-3, 0.307e-3)
+"""What `host_time.calibrated` finds (seeds 0 to 2); vllm/fig13 finds it anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +94,20 @@ class Server:
         """Tokens whose keys and values fit."""
         return self.kv_gib * GIB // decoder(self.model).kv_bytes_per_token()
 
-    def cost(self, share: float) -> IterationCost:
-        """Seconds of an iteration on devices that compute and read at `share` of the speed their roofline says.
+    def cost(self, host: HostTime = HOST, *, computing: float = 1.0) -> IterationCost:
+        """Seconds of an iteration on devices that compute `computing` times as fast as their roofline says.
 
         Raises
         ------
         InputError
-            On a share outside (0, 1].
+            If `computing` is not positive.
         """
-        if not 0 < share <= 1:
-            raise InputError(f"share: expected a share of the speed in (0, 1] (got {share})")
+        if not computing > 0:
+            raise InputError(f"computing: expected a positive factor (got {computing})")
         sheet = device(self.device)
-        reached = replace(
-            sheet,
-            peak_flops=share * sheet.peak_flops,
-            memory_bandwidth_bytes_per_s=share * sheet.memory_bandwidth_bytes_per_s,
-        )
-        return iteration_cost(decoder(self.model), reached, tp=self.gpus, overheads=NO_OVERHEADS)
+        reached = replace(sheet, peak_flops=computing * sheet.peak_flops)
+        overheads = replace(NO_OVERHEADS, scheduler_s=host.iteration_s, per_sequence_s=host.sequence_s)
+        return iteration_cost(decoder(self.model), reached, tp=self.gpus, overheads=overheads)
 
 
 SERVERS: Mapping[str, Server] = MappingProxyType(
@@ -104,31 +125,23 @@ SYSTEMS: Mapping[str, str] = MappingProxyType(
         "Orca (Max)": "orca-max",
         "Orca (Pow2)": "orca-pow2",
         "Orca (Oracle)": "orca-oracle",
-        "vLLM": "vllm-0.2",
+        "vLLM": "vllm-paper",
     }
 )
 """System -> its policy."""
-
-
-@dataclass(frozen=True, slots=True)
-class PromptsApart:
-    """A cost under which prompts that join decodes take an iteration of their own.
-
-    Parameters
-    ----------
-    cost : IterationCost
-        The cost of either.
-    """
-
-    cost: IterationCost
-
-    def seconds(self, iteration: Iteration) -> float:
-        """Seconds of an iteration."""
-        if not (iteration.prefill and iteration.decodes):
-            return self.cost.seconds(iteration)
-        ended = iteration.outputs - iteration.decodes
-        decodes = Iteration((), iteration.decodes, iteration.context, iteration.decodes)
-        return self.cost.seconds(Iteration(iteration.prefill, outputs=ended)) + self.cost.seconds(decodes)
+LATER = "vLLM 0.2"
+"""What was later released: prompts in iterations of their own, padded."""
+COLOURS: Mapping[str, str] = MappingProxyType(
+    {
+        "FasterTransformer": GREY,
+        "Orca (Max)": ORANGE,
+        "Orca (Pow2)": GREEN,
+        "Orca (Oracle)": VERMILLION,
+        "vLLM": BLUE,
+        LATER: PURPLE,
+    }
+)
+"""A system has the same colour in every figure."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,7 +199,7 @@ def served(
     Parameters
     ----------
     system : str
-        A key of `SYSTEMS`.
+        A key of `SYSTEMS`, or `LATER`.
     server : Server
         The GPUs.
     trace : LLMTrace
@@ -200,56 +213,52 @@ def served(
     **options
         More options of the policy.
     """
-    policy = SYSTEMS[system]
-    if policy == "vllm-0.2":
+    policy = "vllm-0.2" if system == LATER else SYSTEMS[system]
+    if policy.startswith("vllm"):
         memory = {"num_gpu_blocks": server.slots // block, "block_size": block}
         swap = SwapCost.of(decoder(server.model), block, tp=server.gpus)
     else:
         memory, swap = {"num_slots": server.slots}, None
-    config = {**memory, "max_model_len": 2048, **options}
-    return simulate_llm(
-        trace, policy=policy, config=config, cost=cost, options=SimulateOptions(swap=swap, padded=True, until=until)
-    )
+    config = {**memory, "max_model_len": 2048, "max_num_seqs": UNLIMITED, **options}
+    asked = SimulateOptions(swap=swap, padded=True, until=until)
+    return simulate_llm(trace, policy=policy, config=config, cost=cost, options=asked, engine="compiled")
 
 
-def capacity(system: str, server: Server, lengths: LengthProfile, cost: IterationCost, seed: int) -> float:
-    """Requests that a system finishes a second while requests always wait: from the 100th to the 400th."""
-    # 700, 100 and 400 are guesses: the first requests fill the batch, the last ones empty it, and both ends are left
-    # out.
-    drawn = lengths.sample(700, seed)
-    result = served(system, server, LLMTrace(np.zeros(700), drawn.prompt, drawn.output), cost)
-    done = np.sort(result.finish)
-    return float(300 / (done[399] - done[99]))
+def batch(result: LLMResult, start: float, end: float) -> float:
+    """Requests that run, averaged over the time from `start` to `end` (s)."""
+    inside = np.clip(result.iterations.end, start, end) - np.clip(result.iterations.start, start, end)
+    return float((result.iterations.running * inside).sum()) / (end - start)
 
 
-def calibrated_share(seed: int, duration: float = 3600.0) -> float:
-    """The share of its roofline's speed at which an A100 has vLLM batch 30.42 requests (ShareGPT, 2 requests/s).
+def capacity(
+    system: str, server: Server, lengths: LengthProfile, cost: IterationCost, seed: int, **options: Any
+) -> float:
+    """Requests that a system finishes a second while requests always wait: from the 1000th to the 3000th.
 
-    Raises
-    ------
-    InputError
-        If no share in [0.4, 1] gives it.
+    Parameters
+    ----------
+    system, server, lengths, cost, seed
+        As in `curve`.
+    **options
+        More options of the policy.
     """
-    from scipy.optimize import brentq
-
-    server, trace = SERVERS["OPT-13B"], requests(SHAREGPT, 2.0, duration, seed)
-
-    def off(share: float) -> float:
-        result = served("vLLM", server, trace, server.cost(share))
-        end = duration
-        # The first sixth is left out, as in Fig. 13: batches fill up there. The share is a guess.
-        inside = np.clip(result.iterations.end, end / 6, end) - np.clip(result.iterations.start, end / 6, end)
-        return float((result.iterations.running * inside).sum()) / (end - end / 6) / BATCH - 1
-
-    try:
-        # Above 1 is faster than the data sheet; 0.4 is a guess, a share that good kernels are never below.
-        return float(brentq(off, 0.4, 1.0, xtol=0.001))  # pyright: ignore
-    except ValueError:
-        raise InputError(f"calibration: no share in [0.4, 1] gives vLLM a batch of {BATCH}") from None
+    # 4000, 1000 and 3000 are guesses: the first requests fill the batch, the last ones empty it, and both ends are left
+    # out. The largest batch has some 700 requests (OPT-175B, Alpaca).
+    drawn = lengths.sample(4000, seed)
+    result = served(system, server, LLMTrace(np.zeros(4000), drawn.prompt, drawn.output), cost, **options)
+    done = np.sort(result.finish)
+    return float(2000 / (done[2999] - done[999]))
 
 
 def curve(
-    system: str, server: Server, lengths: LengthProfile, cost: IterationCost, duration: float, seed: int, limit: float
+    system: str,
+    server: Server,
+    lengths: LengthProfile,
+    cost: IterationCost,
+    duration: float,
+    seed: int,
+    limit: float,
+    **options: Any,
 ) -> Curve:
     """Normalized latency of a system over rates around what it can finish, until it is above `limit`.
 
@@ -269,14 +278,16 @@ def curve(
         Seed of arrivals and lengths.
     limit : float
         Seconds per token.
+    **options
+        More options of the policy.
     """
-    most = capacity(system, server, lengths, cost, seed)
+    most = capacity(system, server, lengths, cost, seed, **options)
     rate: list[float] = []
     latency: list[float] = []
     for times in TIMES:
         rate.append(times * most)
         trace = requests(lengths, rate[-1], duration, seed)
-        latency.append(served(system, server, trace, cost).normalized_latency)
+        latency.append(served(system, server, trace, cost, **options).normalized_latency)
         # Beyond the limit the curve is only steeper, and simulating an overloaded system takes longest.
         if latency[-1] > limit:
             break

@@ -12,7 +12,7 @@ from meshwright.reproduce.vllm.decoding_rates import Method
 from meshwright.simulator.llm.decoding.genealogy import SURVIVAL, Genealogy
 from meshwright.traces.lengths import ALPACA, SHAREGPT
 
-COST = decoding_rates.OPT.cost(decoding_rates.SHARE)
+COST = decoding_rates.OPT.cost()
 
 
 def test_they_are_registered():
@@ -82,7 +82,7 @@ def test_beams_let_vllm_take_more_than_chunks_do():
         trace = decoding_rates.arrivals(ALPACA, 1e9, 200e-9, 0, Method(6, True))
         run = decoding_rates.serve(system, decoding_rates.OPT, trace, COST, survivors=Genealogy(0), until=15.0)
         taken[system] = run.mean_batch
-    assert 1.5 * taken["Orca (Oracle)"] < taken["vLLM"] < 256 / 6
+    assert 1.5 * taken["Orca (Oracle)"] < taken["vLLM"]
     assert set(fig14.FAST) <= set(fig14.METHODS)
 
 
