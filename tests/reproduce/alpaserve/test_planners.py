@@ -61,6 +61,21 @@ def test_fig12_levels_compare_with_the_better_baseline():
     level = fig12.levels(pd.DataFrame(rows)).iloc[0]
     assert level["Clockwork++"] == pytest.approx(2.2)
     assert level["gain"] == pytest.approx(4.0 / 2.2)
+    assert not level["bound"]
+    assert fig12.levels(pd.DataFrame(rows), between=False).iloc[0]["gain"] == pytest.approx(4.0 / 2.0)
+
+
+def test_fig12_bounds_are_judged_only_where_there_is_nothing_else():
+    import pandas as pd
+
+    made = pd.DataFrame(
+        {"column": ["a", "b", "c"], "varied": "slo", "gain": [2.0, 9.0, 3.0], "bound": [False, True, False]}
+    )
+    assert fig12.largest(made, "slo") == (3.0, "3.00× (c); ≥ 9.00× (b)")
+    assert fig12.largest(made[made.bound], "slo") == (9.0, "≥ 9.00× (b)")
+    none = fig12.largest(made.assign(gain=float("nan")), "slo")
+    assert none[0] != none[0]
+    assert none[1] == "none"
 
 
 def test_thinned_keeps_both_ends():
@@ -108,6 +123,20 @@ def test_fig17_round_robin_is_the_weakest():
     assert at[fig17.ROUND_ROBIN] < at[fig17.PARTITIONED]
     small = fig17.heuristic(20.0, 0, (16.0,))
     assert (small.ratio > 0.9).all()
+
+
+def test_fig17_gains_are_of_what_partitioning_adds():
+    import pandas as pd
+
+    rows = [
+        {"varied": "rate", "x": x, "system": system, "attainment": a}
+        for system, at in {fig17.GREEDY: (1.0, 0.98), fig17.PARTITIONED: (1.0, 1.0)}.items()
+        for x, a in zip((8.0, 16.0), at, strict=True)
+    ]
+    reach = fig17.reached(pd.DataFrame(rows))
+    assert reach == pytest.approx({("rate", fig17.GREEDY): 12.0, ("rate", fig17.PARTITIONED): 16.0})
+    assert fig17.gain(reach, "rate", 8.0) == pytest.approx(16 / 12)
+    assert fig17.gain({**reach, ("rate", fig17.GREEDY): float("nan")}, "rate", 8.0) == pytest.approx(2.0)
 
 
 def test_table2_is_the_authors_table(tmp_path):
