@@ -65,7 +65,7 @@ def curves(fast: bool, seed: int, progress: Progress = quiet) -> Frame:
     """
     import pandas as pd
 
-    seconds, cost, parts = 20.0 if fast else 120.0, setup.LLAMA.cost(), list[Frame]()
+    seconds, cost, parts = 120.0 if fast else 600.0, setup.LLAMA.cost(), list[Frame]()
     for panel, tokens in PREFIXES.items():
         runs = {name: partial(serve, name, tokens, cost) for name in NAMES}
 
@@ -79,7 +79,7 @@ def curves(fast: bool, seed: int, progress: Progress = quiet) -> Frame:
 
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
-    """Make the figure. Full: 120 s of arrivals a point; fast: 20 s."""
+    """Make the figure. Full: ten minutes of arrivals a point; fast: two."""
     session = Session("vllm/fig16", fast, out, seed)
     frame = session.table(curves(fast, seed, progress))
     with canvas(1, 2, height=2.7) as (figure, axes):

@@ -80,7 +80,7 @@ def curves(fast: bool, seed: int, progress: Progress = quiet) -> tuple[Frame, Fr
     """
     import pandas as pd
 
-    seconds, cost = 240.0 if fast else 1800.0, setup.OPT.cost()
+    seconds, cost = 1800.0 if fast else 3600.0, setup.OPT.cost()
     runs = {system: partial(serve, system, cost) for system in setup.SYSTEMS}
     systems = list(runs)
     frame = setup.measure(
@@ -98,7 +98,7 @@ def curves(fast: bool, seed: int, progress: Progress = quiet) -> tuple[Frame, Fr
 
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
-    """Make the figure. Full: half an hour of arrivals a point; fast: four minutes."""
+    """Make the figure. Full: an hour of arrivals a point; fast: half an hour."""
     session = Session("vllm/fig17", fast, out, seed)
     frame, other = curves(fast, seed, progress)
     session.table(frame)

@@ -143,7 +143,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
             'as written, "recomputation overhead is never higher than 20 % of swapping\'s latency" contradicts the '
             "sentence around it; it is read as: never more than 20 % above",
             f"by these assumed copies, out and in again takes {ratio[1]:.1f} times as long as computing again with "
-            f"blocks of 1, {ratio[256]:.2f} with 256, at least {ratio.min():.2f}: what a bus really does a GPU must say",
+            f"blocks of 1, {ratio[256]:.2f} with 256, at least {ratio.min():.2f}: what a bus does a GPU must say",
             "recomputation alone does not depend on the block size, as the paper says: it uses no blocks",
             f"preemptions, recompute: {dict(zip(SIZES, two[two['mode'] == 'recompute'].preemptions, strict=True))}",
         ],
