@@ -85,7 +85,7 @@ def test_it_decides_in_every_engine(like: str, scheduler: Any, config: dict[str,
 
 def test_a_step_that_drive_cannot_read() -> None:
     register_policy("odd", replace(POLICIES["vllm-v1"], work=lambda scheduler, step, padded: None))  # type: ignore[arg-type, return-value]
-    with pytest.raises(InputError, match=r"'odd': drive records steps that work_02, work_06, work_v1, work_contig"):
+    with pytest.raises(InputError, match=r"'odd': drive records steps that work_02, work_paper, work_06, work_v1"):
         drive("odd", {"num_blocks": 9}, [])
 
 
