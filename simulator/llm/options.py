@@ -45,8 +45,8 @@ class SimulateOptions(Shown):
     padded : bool
         Whether the padding of a prompt batch counts as computed (vLLM 0.2 pads prompts).
     survivors : Survivors, optional
-        Which beams of a beam search survive, under policies that share blocks (``"vllm-0.2"``). Without it `Genealogy`
-        draws them from the simulation's seed, the same for every policy and rate.
+        Which beams of a beam search survive, under policies that share blocks (``"vllm-paper"``, ``"vllm-0.2"``).
+        Without it `Genealogy` draws them from the simulation's seed, the same for every policy and rate.
     pools : Pools, optional
         Disaggregated serving: prompts on some engines, decodes on others, with transfers between them. `engines` is
         then left at 1.
