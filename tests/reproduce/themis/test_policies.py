@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -11,8 +13,10 @@ import pytest
 from meshwright.planners.themis.lying import Lie
 from meshwright.reproduce import FIGURES, reproduce
 from meshwright.reproduce.report import quiet
+from meshwright.reproduce.sensitivity import Swing
 from meshwright.reproduce.themis import fig13, fig14, fig17, fig18, fig19
 from meshwright.reproduce.themis.experiments import fairness, gpu_time, intensive, points
+from meshwright.reproduce.themis.experiments.assumptions import needed
 from meshwright.reproduce.themis.experiments.points import (
     BLIND,
     DEMAND,
@@ -26,7 +30,7 @@ from meshwright.reproduce.themis.experiments.points import (
     world_of,
 )
 from meshwright.reproduce.themis.tables import table3, table5
-from meshwright.simulator.sharing import baseline, simulate
+from meshwright.simulator.sharing import App, baseline, simulate
 
 
 def verdicts(claims) -> list[str]:
@@ -45,7 +49,7 @@ def test_all_are_there():
 
 
 def test_worlds_are_as_the_notes_say():
-    """Work for 50 of 64 GPUs arrives; contention divides the cluster, not the apps; all policies see the same."""
+    """Twice what 64 GPUs can do arrives; contention divides the cluster, not the apps; all policies see the same."""
     point = Point("themis", 2, 5)
     world = world_of(point)
     work = sum(a.work_s(k) for a in world.apps for k in range(len(a.phases)))
@@ -55,8 +59,8 @@ def test_worlds_are_as_the_notes_say():
         for s in range(12)
     ]
     assert work > 0
-    # the last arrival is 23 of 24 mean gaps after the first
-    assert np.mean(gaps_mean_span) * 64 * DEMAND == pytest.approx(23 / 24, abs=0.25)
+    # the last arrival is 84 of 85 mean gaps after the first
+    assert np.mean(gaps_mean_span) * 64 * DEMAND == pytest.approx(84 / 85, abs=0.25)
     assert (world.container_s, world.checkpoint_s, world.lease_s, world.containers) == (35, 7.5, 600, "app")
     for policy in POLICIES:
         assert world_of(replace(point, policy=policy)).apps == world.apps
@@ -69,12 +73,32 @@ def test_worlds_are_as_the_notes_say():
 
 @pytest.mark.slow
 def test_restarts_are_as_small_beside_an_app_as_the_paper_prints():
-    """§6.2.3: 35 s are 0.2 % of the median app's life under Themis. Other seeds than the figures'."""
-    lives = []
+    """§6.2.3: 35 s are 0.2 % of the median app's life under Themis, 35 to 50 s 2 % of the shortest ones'. Other seeds
+    than the figures'."""
+    lives, short = [], []
     for seed in range(5000, 5012):
         point = Point("themis", 1, seed)
-        lives.append(np.median(simulate(world_of(point), policy_of(point)).completion_s))
+        completion_s = simulate(world_of(point), policy_of(point)).completion_s
+        lives.append(np.median(completion_s))
+        short.append(np.quantile(completion_s, 0.05))
     assert 35 / np.median(lives) == pytest.approx(0.002, rel=0.3)
+    assert 25 / 0.02 < np.median(short) < 60 / 0.02
+
+
+def test_who_competes_is_counted_over_time():
+    """By hand: one app for 10 s, two for 20 s, nobody for 70 s, one for 100 s; half of them may bid, rounded up."""
+    apps = tuple(App.single(f"a{k}", at, 1.0) for k, at in enumerate((0.0, 10.0, 100.0)))
+    result = SimpleNamespace(world=SimpleNamespace(apps=apps), finish=np.array([30.0, 30.0, 200.0]))
+    crowd = points.Crowd.of(result, fairness=0.0)
+    assert (crowd.apps, crowd.most) == (pytest.approx((10 + 40 + 100) / 130), 2)
+    assert (crowd.bidders, crowd.alone) == (crowd.apps, pytest.approx(110 / 130))
+    assert points.Crowd.of(result, fairness=0.5).alone == 1
+
+
+def test_what_the_papers_figure_needs():
+    swings = (Swing("a, 1", "0", "2", 1.5, 2.5), Swing("b, 3", "2", "4", 0.9, math.nan))
+    assert needed(2.0, 1.0, swings) == "a between 1 and 2"
+    assert needed(9.0, 1.0, swings).startswith("none of the values tried")
 
 
 def test_who_looks_where_gpus_are():
