@@ -4,7 +4,7 @@
 run in the next iteration, and which engine gets a request), `memory` (KV blocks), `decoding` (beams, speculation),
 `workload` (what arrives), `reference` and `compiled` (two engines with the same answers), `fleet` (pools, faults,
 autoscaling), `shared` (engines that share devices), `plan` and `result`. To see how a scheduler works, begin with
-``policy/vllm_v1.py``.
+``policy/vllm_v1/``.
 """
 
 from typing import TYPE_CHECKING

@@ -20,7 +20,7 @@ from .options import SimulateOptions, at_least_one
 from .policy.catalogue import Policy, adapters_cannot, policy_config, policy_named
 from .policy.request import LLMRequest
 from .policy.router import router_named
-from .policy.vllm_v1_state import V1Config
+from .policy.vllm_v1.state import V1Config
 from .result.columns import LLMResult
 from .times import times_of
 from .workload.requests import LLMTrace

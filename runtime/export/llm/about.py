@@ -8,7 +8,7 @@ from ....errors import InfeasibleError, InputError
 from ....profiles.llm.engine_memory import other_bytes
 from ....simulator.llm.plan.entries import Deployment
 from ....simulator.llm.plan.file import LLMPlan
-from ....simulator.llm.policy.vllm_v1_state import V1Config
+from ....simulator.llm.policy.vllm_v1.state import V1Config
 from ..options import ExportOptions
 from .arguments import CHECKPOINTS, VLLM_VERSION, Server
 

@@ -12,7 +12,7 @@ from ....simulator.llm.plan.drafts import MTP, DraftEntry
 from ....simulator.llm.plan.entries import Deployment
 from ....simulator.llm.plan.file import LLMPlan
 from ....simulator.llm.plan.served import LORA_RANK
-from ....simulator.llm.policy.vllm_v1_state import V1Config
+from ....simulator.llm.policy.vllm_v1.state import V1Config
 
 __all__ = ["VLLM_VERSION", "Server", "arguments", "servers"]
 

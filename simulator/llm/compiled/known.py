@@ -13,7 +13,7 @@ from ..memory.contiguous import ContiguousConfig
 from ..policy.sarathi import SarathiConfig
 from ..policy.vllm02_state import Vllm02Config
 from ..policy.vllm_paper import VllmPaperConfig
-from ..policy.vllm_v1_state import V1Config
+from ..policy.vllm_v1.state import V1Config
 from ..workload.requests import LLMTrace
 
 __all__ = ["unknown"]

@@ -27,7 +27,7 @@ from ....seeds import generator
 from ..policy.catalogue import Policy
 from ..policy.request import LLMRequest
 from ..policy.vllm_v1 import V1Scheduler
-from ..policy.vllm_v1_state import V1Config, V1Request, V1Step
+from ..policy.vllm_v1.state import V1Config, V1Request, V1Step
 from ..policy.work import Work, work_v1
 
 __all__ = ["Speculative", "SpeculativeCost", "SpeculativeIteration", "SpeculativeScheduler", "speculative_policy"]

@@ -10,7 +10,7 @@ from ..memory.prefix_blocks import HashedBlock
 from ..policy.catalogue import Policy
 from ..policy.request import LLMRequest
 from ..policy.vllm_v1 import V1Scheduler
-from ..policy.vllm_v1_state import V1Config, V1Request, V1Step
+from ..policy.vllm_v1.state import V1Config, V1Request, V1Step
 from ..policy.work import Work, work_v1
 
 __all__ = ["DecodeScheduler", "PrefillScheduler", "halves"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .prefix_blocks import HashedBlock, HashedPool
 
 if TYPE_CHECKING:
-    from ..policy.vllm_v1_state import V1Config, V1Request
+    from ..policy.vllm_v1.state import V1Config, V1Request
 
 __all__ = ["BlockTables"]
 

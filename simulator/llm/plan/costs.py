@@ -14,7 +14,7 @@ from ....profiles.llm.iteration import IterationCost
 from ....profiles.llm.tables.kernels import KernelTables
 from ..decoding.speculative import Speculative
 from ..memory.swapping import SwapCost
-from ..policy.vllm_v1_state import V1Config
+from ..policy.vllm_v1.state import V1Config
 from .entries import MEMORY_OPTION, Deployment
 from .file import LLMPlan
 

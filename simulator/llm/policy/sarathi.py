@@ -25,7 +25,7 @@ from typing import Any
 from ....errors import InputError
 from .request import LLMRequest
 from .vllm_v1 import V1Scheduler
-from .vllm_v1_state import V1Config, V1Request, V1Step
+from .vllm_v1.state import V1Config, V1Request, V1Step
 
 __all__ = ["SarathiConfig", "SarathiScheduler", "sarathi_cannot", "sarathi_fatal"]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from meshwright.profiles.llm import ConstantCost, LinearCost
 from meshwright.simulator.llm import LLMTrace, conversations
 from meshwright.simulator.llm.compiled import known
-from meshwright.simulator.llm.policy.vllm_v1_state import V1Config
+from meshwright.simulator.llm.policy.vllm_v1.state import V1Config
 
 
 @st.composite

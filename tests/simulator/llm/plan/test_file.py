@@ -13,7 +13,7 @@ from meshwright.profiles import DeviceSpec, LinkSpec
 from meshwright.profiles.llm import DecoderSpec, decoder, kv_capacity
 from meshwright.simulator import Cluster
 from meshwright.simulator.llm.plan.file import Deployment, LLMPlan, LLMWorkload, ServedModel
-from meshwright.simulator.llm.policy.vllm_v1_state import V1Config
+from meshwright.simulator.llm.policy.vllm_v1.state import V1Config
 from meshwright.simulator.serving.plan.file import PlannerEntry
 
 ROOT = Path(__file__).resolve().parents[4]

@@ -46,7 +46,7 @@ from meshwright.simulator.llm.policy.sarathi import SarathiConfig
 from meshwright.simulator.llm.policy.vllm02_state import Vllm02Config
 from meshwright.simulator.llm.policy.vllm06 import Vllm06Config
 from meshwright.simulator.llm.policy.vllm_paper import VllmPaperConfig
-from meshwright.simulator.llm.policy.vllm_v1_state import V1Config
+from meshwright.simulator.llm.policy.vllm_v1.state import V1Config
 
 DENSE = DecoderSpec("toy", 4, 2048, 16, 8192, 32768, 8, 128)
 EXPERTS = decoder("Qwen3-30B-A3B")

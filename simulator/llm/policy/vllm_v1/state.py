@@ -6,10 +6,10 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ....errors import InputError
-from ....reprs import Shown
-from ..memory.prefix_blocks import HashedBlock
-from .request import LLMRequest
+from .....errors import InputError
+from .....reprs import Shown
+from ...memory.prefix_blocks import HashedBlock
+from ..request import LLMRequest
 
 __all__ = ["V1Config", "V1Request", "V1Step"]
 

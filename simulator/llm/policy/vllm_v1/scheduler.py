@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ....errors import InputError
-from ..memory.adapters import AdapterSlots
-from ..memory.block_tables import BlockTables
-from ..memory.group_tables import GroupTables
-from ..memory.prefix_blocks import HashedPool, request_contents
-from .request import LLMRequest
-from .vllm_v1_state import V1Config, V1Request, V1Step
+from .....errors import InputError
+from ...memory.adapters import AdapterSlots
+from ...memory.block_tables import BlockTables
+from ...memory.group_tables import GroupTables
+from ...memory.prefix_blocks import HashedPool, request_contents
+from ..request import LLMRequest
+from .state import V1Config, V1Request, V1Step
 
 __all__ = ["V1Config", "V1Request", "V1Scheduler", "V1Step"]
 
