@@ -97,10 +97,13 @@ def draw(found: Sensitivity, ax: Axes) -> Axes:
                 ax.annotate(f"{end}: none", (found.ours, k), xytext=(4, -11), textcoords="offset points", fontsize=6.5)
                 continue
             ax.barh(k, value - found.ours, left=found.ours, height=0.55, color=colour)
-            left = value < found.ours
+            if value == found.ours:
+                continue  # where it is: the dotted line
+            left, other = value < found.ours, swing.at_high if value == swing.at_low else swing.at_low
+            inside = (other < value if left else other > value) and math.isfinite(other)  # the other bar covers it
             ax.annotate(
-                f"{end}: {value:.3g}", (value, k), xytext=(-3 if left else 3, 0), textcoords="offset points",
-                ha="right" if left else "left", va="center", fontsize=6.5,
+                f"{end}: {value:.3g}", (value, k), xytext=(-3 if left else 3, 9 if inside else 0),
+                textcoords="offset points", ha="right" if left else "left", va="center", fontsize=6.5,
             )  # fmt: skip
     ax.axvline(found.ours, color=BLACK, lw=0.8, ls=":", label=f"ours, {found.ours:.3g}")
     ax.axvline(found.paper, color=VERMILLION, lw=1.0, ls="--", label=f"paper, {found.paper:.3g}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from ..stages.costs import SetCosts, StageCosts
+from ..stages.costs import StageCosts
 from .kernels import ANY
 from .nodes import Register, SeriesNode, series_node
 from .tree import Series
@@ -84,15 +84,10 @@ def candidates_of(tree: Series, costs: StageCosts, memory_bytes: float) -> Candi
                 moved = 0.0 if costs.overlap else costs.transfer_s(sets, b, d) / 2
                 seconds[0, :, g, s] = sets.forward_s[:, column] + moved
                 seconds[1, :, g, s] = sets.backward_input_s[:, column] + sets.backward_weight_s[:, column] + moved
-                seconds[2, :, g, s] = costs.transfer_s(_mirrored(sets), b, d)
+                seconds[2, :, g, s] = costs.received_s(sets, b)
                 seconds[3, :, g, s] = np.add(*costs.iteration_s(sets, d))
     degrees = np.array(costs.devices, np.int64)
     return Candidates(root, register.sets, tps, holds, seconds, degrees, costs.microbatches, register.narrowed)
-
-
-def _mirrored(sets: SetCosts) -> SetCosts:
-    """The same sets with what they receive in place of what they send, so that `transfer_s` prices arrivals."""
-    return replace(sets, sent_bytes=sets.received_bytes, returned_bytes=sets.sent_bytes)
 
 
 def _held(room: Floats, each: Floats, microbatch: int, global_batch: int) -> Ints:

@@ -14,6 +14,7 @@ from ...profiles.graph.memory import OPTIMIZERS
 from ...reprs import Shown
 from ...wording import nearest
 from ..option_names import options_from
+from ..stages.footprint import FOOTPRINTS, Footprint
 from ..stages.units import Granularity
 
 __all__ = ["GraphPipeOptions"]
@@ -24,6 +25,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "topology": ("graph", "chain"),
     "objective": ("iteration", "tps"),
     "optimizer": tuple(OPTIMIZERS),
+    "footprint": FOOTPRINTS,
 }
 
 
@@ -63,6 +65,9 @@ class GraphPipeOptions(Shown):
         Share of a device's memory that a plan may fill. The default is what Alpa's runtime takes of a device.
     optimizer : str
         Name of the optimiser; it decides the bytes of a parameter's state.
+    footprint : {"saved", "flexflow"}
+        What a device holds of each sample in flight: what the backward pass reads, or every tensor with its gradient,
+        as FlexFlow does (`stages.footprint.tensor_table`).
     overlap : bool
         Whether transfers overlap with computation.
 
@@ -84,6 +89,7 @@ class GraphPipeOptions(Shown):
     simulated: int = 32
     memory_fraction: float = 0.9
     optimizer: Literal["adam", "sgd", "momentum", "adafactor"] = "adam"
+    footprint: Footprint = "saved"
     overlap: bool = False
 
     def __post_init__(self) -> None:

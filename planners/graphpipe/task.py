@@ -84,7 +84,7 @@ class Task:
         priced = StageCosts.of(
             graph, cluster, global_batch=global_batch, microbatches=options.microbatches or _sizes(graph, global_batch),
             devices=degrees, units=units, costs=costs, optimizer=options.optimizer, overlap=options.overlap,
-        )  # fmt: skip
+        ).held_as(options.footprint)  # fmt: skip
         memory_bytes = cluster.spec.memory_bytes * options.memory_fraction
         return cls(options, tree, priced, unit_edges(graph, units), memory_bytes)
 

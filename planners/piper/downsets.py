@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import LimitError
+from .bits import Bits, bits, keys
 from .downsets_kernel import stage_pairs
 
 __all__ = ["Downsets", "alike", "count_downsets", "downsets"]
@@ -68,10 +69,21 @@ class Downsets:
     @cached_property
     def representative(self) -> Ints:
         """For each state, the state that stands for all those that differ from it only by an exchange of twins."""
+        n = len(self.members)
         if not self.twins:
-            return np.arange(len(self.members))
-        found = [self.number[self.members[s, self.sorting(s)].tobytes()] for s in range(len(self.members))]
-        return np.array(found, np.int64)
+            return np.arange(n)
+        turned = self.members.copy()
+        for group in self.twins:
+            part = self.members[:, np.array(group)]  # state, branch, place in the branch
+            order = np.tile(np.arange(len(group)), (n, 1))
+            for place in reversed(range(part.shape[2])):  # by the last place first: sorts are stable
+                has = np.take_along_axis(part[:, :, place], order, axis=1)
+                order = np.take_along_axis(order, np.argsort(has, axis=1, kind="stable"), axis=1)
+            turned[:, np.array(group)] = np.take_along_axis(part, order[:, :, None], axis=1)
+        _, first, place_of = np.unique(
+            keys(np.concatenate([bits(self.members), bits(turned)])), return_index=True, return_inverse=True
+        )
+        return first[place_of.reshape(-1)[n:]].astype(np.int64)
 
     def pairs(
         self, seconds: Floats, work: Floats, degrees: Sequence[int], threshold: float, n_devices: int
@@ -153,32 +165,34 @@ def downsets(
             f"search, so whether there is a plan is not known: raise it (-o {option}={enough}), use fewer or coarser "
             "units, or a planner that works along branches (graphpipe)"
         )
-    after = [0] * n_nodes
+    words = max(1, -(-n_nodes // 64))
+    one = np.zeros((n_nodes, words), np.uint64)  # each node as a set of its own, in bits
+    for v in range(n_nodes):
+        one[v, v // 64] = np.uint64(1) << np.uint64(v % 64)
+    after = np.zeros((n_nodes, words), np.uint64)
     for a, b in edges:
-        after[a] |= 1 << b
-    number: dict[int, int] = {0: 0}
-    found: list[int] = [0]
-    level: list[int] = [0]
-    links: list[tuple[int, int]] = []
-    while level:
-        following: list[int] = []
-        for state in level:
-            here = number[state]
-            for v in range(n_nodes):
-                if not state >> v & 1 and after[v] & ~state == 0:
-                    more = state | 1 << v
-                    if more not in number:
-                        number[more] = len(found)
-                        found.append(more)
-                        following.append(more)
-                    links.append((here, number[more]))
-        level = following
-    width = (n_nodes + 7) // 8
-    raw = np.frombuffer(b"".join(state.to_bytes(width, "little") for state in found), np.uint8)
-    members = np.unpackbits(raw.reshape(len(found), width), axis=1, count=n_nodes, bitorder="little").astype(bool)
-    joined = np.array(sorted((b, a) for a, b in links), np.int64).reshape(-1, 2)
-    start = np.concatenate([[0], np.cumsum(np.bincount(joined[:, 0], minlength=len(found)))])
-    return Downsets(members, start.astype(np.int64), joined[:, 1].copy(), tuple(twins))
+        after[a] |= one[b]
+    level = np.zeros((1, words), np.uint64)
+    levels, links, before = list[Bits](), list[Ints](), 0
+    while len(level):
+        free = [np.flatnonzero(~(level & one[v] | after[v] & ~level).any(axis=1)) for v in range(n_nodes)]
+        state = np.concatenate([*free, np.zeros(0, np.int64)])
+        grown = np.concatenate([*(level[at] | one[v] for v, at in enumerate(free)), np.zeros((0, words), np.uint64)])
+        turn = np.argsort(state, kind="stable")  # state by state, node by node
+        state, grown = state[turn], grown[turn]
+        _, first, place = np.unique(keys(grown), return_index=True, return_inverse=True)
+        known = np.argsort(first)  # numbered in the order in which they were met
+        number = np.empty(len(first), np.int64)
+        number[known] = np.arange(len(first))
+        links.append(np.stack([before + len(level) + number[place.reshape(-1)], before + state]))
+        levels.append(level)
+        before, level = before + len(level), grown[first[known]]
+    found = np.concatenate(levels)
+    members = np.unpackbits(found.view(np.uint8), axis=1, count=n_nodes, bitorder="little").view(bool)
+    high, low = np.concatenate(links, axis=1)
+    turn = np.lexsort((low, high))
+    start = np.concatenate([[0], np.cumsum(np.bincount(high, minlength=len(found)))])
+    return Downsets(members, start.astype(np.int64), low[turn], tuple(twins))
 
 
 def count_downsets(n_nodes: int, edges: Edges, limit: int) -> tuple[int, bool]:

@@ -3,7 +3,11 @@
 This is ESTIMATETPS of the paper's Algorithm 2. A stage that runs microbatches of b samples on d data-parallel devices
 (b/d samples on each) takes, per sample,
 
-    TPS = (Σ forward + backward seconds at b/d samples + transfers of b samples) / b + (all-reduce + update) / B.
+    TPS = max(Σ forward + backward seconds at b/d samples + sending of b samples, receiving of b samples) / b
+          + (all-reduce + update) / B.
+
+What a stage receives comes in beside its computation, but one message after the other, each no faster than its sender
+sends it: a stage that many feed can be no faster, however many devices it has.
 
 The cost model is asked for exactly b/d samples. This matters: matrix products of few samples fill their tiles and waves
 badly, so the seconds per sample fall as b/d grows. Almost everything is a sum over operators. The exceptions are
@@ -18,7 +22,7 @@ from __future__ import annotations
 # pyright: reportUnnecessaryIsInstance=false, reportUnknownVariableType=false, reportUnknownMemberType=false
 # pyright: reportUnknownArgumentType=false
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -31,6 +35,7 @@ from ...simulator.cluster import Cluster
 from ...simulator.mesh import Mesh
 from ..batches import check_batch
 from .costs_kernel import set_bytes
+from .footprint import Footprint, tensor_table
 from .tables import kept_table, listed, parameter_table, result_tables, touching, unit_seconds, unit_work
 
 __all__ = ["SetCosts", "StageCosts", "stage_mesh"]
@@ -123,7 +128,7 @@ class StageCosts(Shown):
         Which units read each parameter. Parameters that exactly the same units read are merged into one row, here and
         in the tables below. `parameter_sizes` (3, n_parameters) has their state, gradient and update bytes.
     kept : ndarray of bool, shape (n_values, n_units)
-        Which units keep each value for the backward pass, and `kept_sizes` (n_values,): bytes of one sample.
+        Which units keep each value of a sample in flight, and `kept_sizes` (n_values,): bytes of one sample.
     makers, readers : ndarray of bool, shape (n_results, n_units)
         Which unit makes each result that other units read, and which read it; `result_sizes` (2, n_results): bytes of
         one sample, and of the gradient that comes back.
@@ -134,7 +139,8 @@ class StageCosts(Shown):
     source : str
         Where the seconds come from.
     overlap : bool
-        Whether transfers between stages overlap with computation. If so, the longer of the two counts, else their sum.
+        Whether sending overlaps with computation. If so, the longer of the two counts, else their sum. Receiving always
+        does: only where it takes longer than both does it count.
     """
 
     graph: Graph
@@ -206,6 +212,16 @@ class StageCosts(Shown):
             *kept_table(graph, groups), *result_tables(graph, unit_of, n), unit_work(graph, groups), optimizer,
             model.source, overlap,
         )  # fmt: skip
+
+    def held_as(self, footprint: Footprint) -> StageCosts:
+        """The same prices with the memory of another runtime: "saved", as it is made, or "flexflow".
+
+        See `footprint.tensor_table`. Without buffers that are used twice there are no temporaries on top.
+        """
+        if footprint == "saved":
+            return self
+        table, sizes = tensor_table(self.graph, self.units)
+        return replace(self, kept=table, kept_sizes=sizes, work=np.zeros(self.n_units))
 
     @property
     def n_units(self) -> int:
@@ -294,6 +310,16 @@ class StageCosts(Shown):
         sent = [(bytes_, (bytes_ > 0) * link.latency_s) for bytes_ in (sets.sent_bytes, sets.returned_bytes)]
         return sum((m * microbatch / (link.bandwidth_bytes_per_s * lanes) + s for m, s in sent), 0 * sets.sent_bytes)
 
+    def received_s(self, sets: SetCosts, microbatch: int) -> Floats:
+        """Seconds for which one microbatch's messages to a stage occupy its way in, one after another.
+
+        These are the results that it reads and the gradients of those that it sent. Who will send them is not known
+        yet. They are priced as if each sender had one device, whose link or adapter is then what limits a message,
+        however many adapters the receiver has: the cautious assumption, like that of `transfer_s`.
+        """
+        turned = replace(sets, sent_bytes=sets.received_bytes, returned_bytes=sets.sent_bytes)
+        return self.transfer_s(turned, microbatch, 1)
+
     def tps(self, sets: SetCosts, microbatch: int, devices: int) -> Floats:
         """Seconds per sample of each set, as a stage of d devices that runs microbatches of b samples.
 
@@ -306,6 +332,7 @@ class StageCosts(Shown):
         moved = self.transfer_s(sets, microbatch, devices)
         reduce, step = self.iteration_s(sets, devices)
         each = np.maximum(busy, moved) if self.overlap else busy + moved
+        each = np.maximum(each, self.received_s(sets, microbatch))
         return each / microbatch + (reduce + step) / self.global_batch
 
     def memory(self, sets: SetCosts, microbatch: int, devices: int, in_flight: int) -> Floats:

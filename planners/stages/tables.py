@@ -10,7 +10,9 @@ import numpy.typing as npt
 from ...profiles.graph import CostModel, Graph, OperatorTimes, differentiable, parameter_bytes
 from ...profiles.graph.memory import saved
 
-__all__ = ["kept_table", "listed", "parameter_table", "result_tables", "touching", "unit_seconds", "unit_work"]
+__all__ = [
+    "kept_table", "listed", "merged", "parameter_table", "result_tables", "touching", "unit_seconds", "unit_work",
+]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -46,7 +48,7 @@ def parameter_table(graph: Graph, unit_of: Ints, n: int, optimizer: str) -> tupl
         # the states, which is read in their place; weights without one are read too.
         moved = gradient + (weight if weight == 2 else 2 * weight) + 2 * state
         sizes[:, p] = tensor.elements * np.array([weight + gradient + state, gradient, moved])
-    return _merged(read, sizes)
+    return merged(read, sizes)
 
 
 def kept_table(graph: Graph, units: Sequence[Sequence[int]]) -> tuple[Bools, Floats]:
@@ -61,8 +63,8 @@ def kept_table(graph: Graph, units: Sequence[Sequence[int]]) -> tuple[Bools, Flo
     table = np.zeros((len(rows), len(units)), bool)
     for v, at in enumerate(rows.values()):
         table[v, at] = True
-    merged, sizes = _merged(table, np.array([[graph.bytes_of(name) / graph.batch for name in rows]]))
-    return merged, sizes[0]
+    found, sizes = merged(table, np.array([[graph.bytes_of(name) / graph.batch for name in rows]]))
+    return found, sizes[0]
 
 
 def result_tables(graph: Graph, unit_of: Ints, n: int) -> tuple[Bools, Bools, Floats]:
@@ -80,7 +82,7 @@ def result_tables(graph: Graph, unit_of: Ints, n: int) -> tuple[Bools, Bools, Fl
         sizes.append((op.bytes / graph.batch, op.bytes / graph.batch if op.name in reached else 0.0))
     shape = (len(makers), n)
     both = np.concatenate([np.array(makers).reshape(shape), np.array(readers).reshape(shape)], axis=1).astype(bool)
-    both, total = _merged(both, np.array(sizes).reshape(-1, 2).T)
+    both, total = merged(both, np.array(sizes).reshape(-1, 2).T)
     return both[:, :n], both[:, n:], total
 
 
@@ -90,7 +92,7 @@ def listed(table: Bools) -> tuple[Ints, Ints]:
     return np.searchsorted(row, np.arange(len(table) + 1)).astype(np.int64), unit.astype(np.int64)
 
 
-def _merged(table: Bools, sizes: Floats) -> tuple[Bools, Floats]:
+def merged(table: Bools, sizes: Floats) -> tuple[Bools, Floats]:
     """Merge equal rows and add up their sizes: sets touch them together, and fewer rows are faster."""
     rows, place = np.unique(table, axis=0, return_inverse=True)
     total = np.zeros((len(sizes), len(rows)))

@@ -11,8 +11,10 @@ from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import canvas
 from .case import IDEAL_MICROBATCHES, SHAPES, ideal_rounds
-from .points import Point, measure_all
-from .systems import NOTES, plan_of
+from .points import measure_all
+from .setting import Setting
+from .swings import BUDGETS, Lead, budgets, crossings, sensitivity
+from .systems import NOTES, Point, plan_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 MODEL, BRANCHES, GPUS, BATCH = "case-study-3-7-4", 2, 8, 64
 PAIR = ("PipeDream", "GraphPipe")
 MICROBATCHES = (1, 2, 4, 8)
+
+LEAD = Lead("case study: GraphPipe over PipeDream", 1.2, MODEL, BRANCHES, {GPUS: BATCH})
 
 EXPECTED = {
     "closed form": Expectation(
@@ -74,7 +78,7 @@ MEETING = (
 )
 
 
-def judged(frame: Frame, plans: dict[tuple[str, bool], TrainingPlan]) -> list[Claim]:
+def judged(frame: Frame, plans: dict[tuple[str, bool], TrainingPlan], swept: Frame) -> list[Claim]:
     """Judge the claims: the closed form's, the planned pipelines', and those of pipelines with one device a stage."""
     rounds = {name: ideal_rounds(*shape) for name, shape in SHAPES.items()}
     free = frame[~frame.one_device]
@@ -85,6 +89,7 @@ def judged(frame: Frame, plans: dict[tuple[str, bool], TrainingPlan]) -> list[Cl
     spp, gpp = float(rows.samples_per_s["PipeDream"]), float(rows.samples_per_s["GraphPipe"])
     same = float(speed.get(("GraphPipe", own["PipeDream"]), math.nan))
     chosen = f"microbatches chosen: sequential {own['PipeDream']}, GraphPipe {own['GraphPipe']}"
+    at = f"{LEAD.paper:g}× over the memory of a GPU: {crossings(swept, LEAD.paper)}"
     return [
         EXPECTED["closed form"].judge(rounds["one chain"] / rounds["two chains"]),
         EXPECTED["spp depth"].judge(int(rows.depth["PipeDream"])),
@@ -92,7 +97,7 @@ def judged(frame: Frame, plans: dict[tuple[str, bool], TrainingPlan]) -> list[Cl
         _shared("partition", plans, one_device=False, why=SHAPE),
         EXPECTED["spp microbatch"].judge(own["PipeDream"]),
         EXPECTED["gpp microbatch"].judge(own["GraphPipe"]),
-        EXPECTED["both"].judge(gpp / spp, why=f"{chosen}; {FLAT}"),
+        EXPECTED["both"].judge(gpp / spp, why=f"{chosen}; {FLAT}; {at}"),
         EXPECTED["warm-up"].judge(same / spp, why=MEETING),
         EXPECTED["efficiency"].judge(gpp / same, why=FLAT),
         EXPECTED["one depth"].judge(int(one.depth["GraphPipe"]), why=MEETING),
@@ -134,9 +139,11 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     """Make the figure; the short version is the whole. Nothing in it is random."""
     session = Session("graphpipe/fig09", fast, out, seed)
     points = [Point(s, MODEL, BRANCHES, GPUS, BATCH, b) for s in PAIR for b in (None, *MICROBATCHES)]
-    points += [Point(s, MODEL, BRANCHES, GPUS, BATCH, None, True) for s in PAIR]
-    frame = session.table(measure_all(points, progress))
-    plans = {(s, one): plan_of(s, MODEL, BRANCHES, GPUS, BATCH, None, one) for s in PAIR for one in (False, True)}
+    single = {s: Point(s, MODEL, BRANCHES, GPUS, BATCH, None, Setting(one_device=True)) for s in PAIR}
+    frame = session.table(measure_all([*points, *single.values()], progress))
+    plans = {(s, False): plan_of(Point(s, MODEL, BRANCHES, GPUS, BATCH)) for s in PAIR}
+    plans |= {(s, True): plan_of(point) for s, point in single.items()}
+    swept = session.table(budgets(LEAD, BUDGETS, progress), "_memory")
     shown = (("PipeDream", False), ("GraphPipe", True), ("GraphPipe", False))
     with canvas(len(shown), 1, width=8.0, height=1.9, sharex=True) as (figure, axes):
         for ax, (system, one) in zip(axes[:, 0], shown, strict=True):
@@ -145,7 +152,8 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
             ax.set_xlabel("")
         axes[-1, 0].set_xlabel("time (s)")
         session.figure(figure)
-    return session.finish(judged(frame, plans), notes=(*NOTES, BATCH_NOTE))
+    found = sensitivity(LEAD, 0.6, swept, progress)
+    return session.finish(judged(frame, plans, swept), notes=(*NOTES, BATCH_NOTE), sensitivity=(found,))
 
 
 BATCH_NOTE = (

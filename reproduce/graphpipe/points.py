@@ -4,30 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InfeasibleError, LimitError
 from ..report import Frame, Progress, quiet
-from .systems import plan_of
+from .systems import Point, plan_of
 
 if TYPE_CHECKING:
     from ...simulator.training.plan.file import TrainingPlan
 
-__all__ = ["Point", "depth_of", "measure", "measure_all", "over"]
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """What is planned and simulated; see `systems.plan_of`."""
-
-    system: str
-    model: str
-    branches: int
-    gpus: int
-    batch: int
-    microbatch: int | None = None
-    one_device: bool = False
+__all__ = ["depth_of", "measure", "measure_all", "over"]
 
 
 def depth_of(plan: TrainingPlan) -> int:
@@ -43,10 +29,11 @@ def measure(point: Point) -> dict[str, Any]:
 
     row: dict[str, Any] = {
         "model": point.model, "branches": point.branches, "gpus": point.gpus, "batch": point.batch,
-        "fixed_microbatch": point.microbatch or 0, "one_device": point.one_device, "system": point.system,
+        "fixed_microbatch": point.microbatch or 0, "one_device": point.setting.one_device,
+        "usable_gib": point.setting.usable_gib, "system": point.system,
     }  # fmt: skip
     try:
-        plan = plan_of(*astuple(point))
+        plan = plan_of(point)
     except (InfeasibleError, LimitError) as error:
         return row | dict.fromkeys(_MEASURED, math.nan) | {"note": " ".join(str(error).split())}
     result = simulate_training(plan)
@@ -85,7 +72,7 @@ def measure_all(points: Iterable[Point], progress: Progress = quiet) -> Frame:
     return pd.DataFrame(rows)
 
 
-def over(frame: Frame, a: str, b: str, by: str = "gpus") -> dict[int, float]:
+def over(frame: Frame, a: str, b: str, by: str = "gpus") -> dict[float, float]:
     """Value of the column `by` -> throughput of system `a` over `b`'s, where both have a plan.
 
     The frame holds one model, and one point of each system for each value.
@@ -94,4 +81,4 @@ def over(frame: Frame, a: str, b: str, by: str = "gpus") -> dict[int, float]:
     if a not in part or b not in part:
         return {}
     both = part[[a, b]].dropna()
-    return {int(n): float(both[a][n] / both[b][n]) for n in both.index}
+    return {n: float(both[a][n] / both[b][n]) for n in both.index.tolist()}

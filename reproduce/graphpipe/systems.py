@@ -2,56 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InfeasibleError, LimitError
-from ...profiles.devices import DEVICES
-from ...profiles.hardware import DeviceSpec, LinkSpec
-from ...simulator.cluster import Cluster
 from ..style import BLUE, GREEN, ORANGE
+from .setting import USABLE_GIB, Setting
 
 if TYPE_CHECKING:
     from ...profiles.graph import Graph
     from ...simulator.training.plan.file import TrainingPlan
 
 __all__ = [
-    "GPUS",
-    "MODELS",
-    "NOTES",
-    "SMALL",
-    "OPTIONS",
-    "SUMMIT",
-    "SYSTEMS",
-    "Model",
-    "cluster_of",
-    "graph_of",
-    "plan_of",
-    "searched",
-]
+    "GPUS", "MODELS", "NOTES", "OPTIONS", "PIPER_GIB", "PIPER_SECONDS", "PIPER_STATES", "SYSTEMS", "Model", "Point",
+    "graph_of", "plan_of", "searched",
+]  # fmt: skip
 
-_V100 = DEVICES["v100-16gb"]
-SUMMIT = DeviceSpec(
-    "v100-summit",
-    _V100.memory_bytes,
-    15 * 2**30,
-    _V100.peak_flops,
-    _V100.memory_bandwidth_bytes_per_s,
-    LinkSpec(50e9, _V100.intra_node.latency_s),
-    LinkSpec(12.5e9, _V100.inter_node.latency_s),
-    "Summit: V100 SXM2 16 GB, two NVLinks of 25 GB/s between two of a socket, EDR InfiniBand of 100 Gb/s per node",
-)
-"""§3.7: four V100s of each node, NVLink inside, one EDR adapter for all four."""
-GPUS_PER_NODE = 4  # §3.7
 GPUS = (4, 8, 16, 32)  # those of Fig. 3.6 and Table 3.1
 
-OPTIONS: Mapping[str, Any] = MappingProxyType({"optimizer": "sgd"})
-"""Every system is planned with: plain SGD, as FlexFlow's programs of these models train them."""
-AUTHORS_DOWNSETS = 40_000
-"""Where the papers' Piper stops: its figures have no plan beyond. Ours goes on (`SequentialOptions.max_states`)."""
+OPTIONS: Mapping[str, Any] = MappingProxyType({"optimizer": "sgd", "memory_fraction": 1.0})
+"""Every system is planned with: plain SGD, as FlexFlow's programs of these models train them, and all of the memory
+that a setting says is usable."""
+PIPER_SECONDS, PIPER_GIB = 745.0, 4.0
+"""What Piper may take for one search: the longest that Table 3.1 has, and a guess at what a workstation spares."""
+PIPER_STATES = 1_000_000
+"""Downsets that 4 GiB hold: 1.6 GB were measured for 390,626 (CANDLE-Uno with eight branches on 4 GPUs), stages and
+prices included."""
 
 SYSTEMS: Mapping[str, str] = MappingProxyType({"GraphPipe": BLUE, "PipeDream": ORANGE, "Piper": GREEN})
 """System -> colour."""
@@ -92,11 +72,32 @@ MODELS: Mapping[str, Model] = MappingProxyType(
 )
 
 
-def cluster_of(gpus: int) -> Cluster:
-    """Nodes of Summit, four GPUs of each."""
-    return Cluster.of(gpus, SUMMIT, GPUS_PER_NODE)
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What is planned and simulated.
+
+    Parameters
+    ----------
+    system, model : str
+        One of `SYSTEMS`; name in the zoo, without its number of branches.
+    branches, gpus, batch : int
+        Of the model, of the cluster, samples of an iteration.
+    microbatch : int, optional
+        Samples of a microbatch; by default the size with the shortest simulated iteration.
+    setting : Setting
+        What is assumed of runtime and machine.
+    """
+
+    system: str
+    model: str
+    branches: int
+    gpus: int
+    batch: int
+    microbatch: int | None = None
+    setting: Setting = field(default_factory=Setting)
 
 
+@cache
 def graph_of(model: str, branches: int) -> Graph:
     """A model with so many branches."""
     from ...profiles.graph.zoo import zoo_graph
@@ -104,80 +105,63 @@ def graph_of(model: str, branches: int) -> Graph:
     return zoo_graph(f"{model}-{branches}")
 
 
-def plan_of(
-    system: str,
-    model: str,
-    branches: int,
-    gpus: int,
-    batch: int,
-    microbatch: int | None = None,
-    one_device: bool = False,
-) -> TrainingPlan:
+def plan_of(point: Point) -> TrainingPlan:
     """The plan of one system.
-
-    Parameters
-    ----------
-    system : str
-        One of `SYSTEMS`.
-    model : str
-        Name in the zoo, without its number of branches.
-    branches, gpus, batch : int
-        Of the model, of the cluster, samples of an iteration.
-    microbatch : int, optional
-        Samples of a microbatch; by default the size with the shortest simulated iteration.
-    one_device : bool
-        Whether every stage has one device, no data parallelism.
 
     Raises
     ------
     InfeasibleError
         If it finds none.
     LimitError
-        If Piper has more downsets than its authors' program takes.
+        If Piper takes longer, or needs more memory, than it may.
     """
-    found = _planned(system, model, branches, gpus, batch, microbatch, one_device)
+    found = _planned(point)
     if isinstance(found, (InfeasibleError, LimitError)):
         raise found
     return found
 
 
 @cache
-def _planned(
-    system: str, model: str, branches: int, gpus: int, batch: int, microbatch: int | None, one_device: bool
-) -> TrainingPlan | InfeasibleError | LimitError:
+def _planned(point: Point) -> TrainingPlan | InfeasibleError | LimitError:
     """The plan itself, cached: figures of one process share it."""
     try:
-        return searched(system, graph_of(model, branches), gpus, batch, microbatch, one_device)
+        return searched(point)
     except (InfeasibleError, LimitError) as error:
         return error
 
 
-def searched(
-    system: str, graph: Graph, gpus: int, batch: int, microbatch: int | None = None, one_device: bool = False
-) -> TrainingPlan:
+def searched(point: Point) -> TrainingPlan:
     """Run the search now, without the cache: for those who time it."""
-    options = dict(OPTIONS) if microbatch is None else {**OPTIONS, "microbatches": (microbatch,)}
-    if one_device:
-        options["devices"] = (1,)
-    if system == "piper":
-        options["max_states"] = AUTHORS_DOWNSETS
-    return _planner(system)(graph, cluster_of(gpus), global_batch=batch, options=options)
-
-
-def _planner(system: str) -> Callable[..., TrainingPlan]:
     from ...planners import graphpipe
 
-    return getattr(graphpipe, {"GraphPipe": "plan", "PipeDream": "pipedream", "Piper": "piper"}[system])
+    cluster, setting = point.setting.cluster(point.gpus), point.setting
+    options: dict[str, Any] = {**OPTIONS, "footprint": setting.footprint}
+    if point.microbatch is not None:
+        options["microbatches"] = (point.microbatch,)
+    if setting.one_device:
+        options["devices"] = (1,)
+    said: dict[str, Any] = {}
+    if point.system == "Piper":
+        options["max_states"], said["progress"] = PIPER_STATES, _Patience(PIPER_SECONDS)
+    planner = getattr(graphpipe, {"GraphPipe": "plan", "PipeDream": "pipedream", "Piper": "piper"}[point.system])
+    graph, costs = graph_of(point.model, point.branches), setting.costs(cluster.spec)
+    return planner(graph, cluster, global_batch=point.batch, options=options, costs=costs, **said)
 
 
-SMALL = (
-    "in our model a V100 is nearly as fast with small microbatches, which long pipelines therefore take at little loss;"
-    " at equal sizes the gap is larger (graphpipe/fig07)"
-)
-"""Why gaps are smaller than the paper's."""
+class _Patience:
+    """Ends a search that has taken too long, where it next says how far it is: after a microbatch size."""
+
+    def __init__(self, seconds: float) -> None:
+        self.until, self.seconds = time.process_time() + seconds, seconds
+
+    def __call__(self, line: str) -> None:
+        if time.process_time() > self.until:
+            raise LimitError(f"the search was ended after {self.seconds:g} processor seconds ({line})")
+
 
 NOTES = (
     "V100s as the data sheet says, float32 (15.7 TFLOP/s), documented shares of the peak, nothing fitted "
     "(docs/training-costs.md): samples/s are not the paper's, ratios are what is compared",
     "Summit: 16 GB V100s, 4 a node; 50 GB/s of NVLink between two, one EDR adapter of 100 Gb/s a node; SGD",
+    f"memory as FlexFlow holds it: every tensor and its gradient of all samples in flight, {USABLE_GIB:g} GiB a GPU",
 )

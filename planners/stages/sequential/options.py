@@ -12,6 +12,7 @@ from ....errors import InputError
 from ....profiles.graph.memory import OPTIMIZERS
 from ....reprs import Shown
 from ...option_names import options_from
+from ..footprint import FOOTPRINTS, Footprint
 from ..units import Granularity
 
 __all__ = ["SequentialOptions"]
@@ -34,6 +35,9 @@ class SequentialOptions(Shown):
         is for what no plan counts: CUDA's context, NCCL's buffers, fragments.
     optimizer : str
         Name of the optimiser; it decides the bytes of a parameter's state.
+    footprint : {"saved", "flexflow"}
+        What a device holds of each sample in flight: what the backward pass reads, or every tensor with its gradient,
+        as FlexFlow does (`footprint.tensor_table`).
     overlap : bool
         Whether transfers overlap with computation.
     max_states : int
@@ -51,11 +55,16 @@ class SequentialOptions(Shown):
     devices: tuple[int, ...] | None = None
     memory_fraction: float = 0.9
     optimizer: Literal["adam", "sgd", "momentum", "adafactor"] = "adam"
+    footprint: Footprint = "saved"
     overlap: bool = False
     max_states: int = 200_000
 
     def __post_init__(self) -> None:
-        for name, known in (("granularity", ("layer", "heavy", "operator")), ("optimizer", tuple(OPTIMIZERS))):
+        for name, known in (
+            ("granularity", ("layer", "heavy", "operator")),
+            ("optimizer", tuple(OPTIMIZERS)),
+            ("footprint", FOOTPRINTS),
+        ):
             if getattr(self, name) not in known:
                 raise InputError(f"{name}: expected one of {', '.join(known)} (got {getattr(self, name)!r})")
         if not 0 < self.memory_fraction <= 1:

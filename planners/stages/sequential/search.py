@@ -174,7 +174,7 @@ def plan_sequential(
         graph, cluster, global_batch=global_batch, microbatches=sizes, devices=degrees,
         units=group_operators(graph, options.granularity), costs=costs, optimizer=options.optimizer,
         overlap=options.overlap,
-    )  # fmt: skip
+    ).held_as(options.footprint)  # fmt: skip
     memory = cluster.spec.memory_bytes * options.memory_fraction
     plans: list[TrainingPlan] = []
     evaluated = 0
