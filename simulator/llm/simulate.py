@@ -56,7 +56,7 @@ def simulate_llm(
     requests : LLMTrace, Trace or iterable of LLMRequest
         The requests; a `Trace` needs token columns.
     policy : str
-        A scheduling policy of `POLICIES`: ``"vllm-v1"`` (today's vLLM), ``"vllm-paper"`` (its paper's), ``"sarathi"``, …
+        A policy of `POLICIES`: ``"vllm-v1"`` (today's vLLM), ``"vllm-paper"`` (its paper's), ``"sarathi"``, …
     config : mapping or dataclass
         The policy's options, by vLLM's own names.
     cost : IterationCost
