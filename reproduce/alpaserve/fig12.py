@@ -13,11 +13,11 @@ from ...simulator import simulate
 from ..claims import Expectation, at_least, up_to
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
-from ..sensitivity import Sensitivity, Swing
 from ..style import BLACK, canvas, lines, outside_legend
+from .experiments.gains import ROWS, largest, levels, sensitivity
 from .experiments.given import Given
 from .experiments.points import Points
-from .experiments.systems import GOAL, SYSTEMS, Traffic, crossing, placement
+from .experiments.systems import GOAL, SYSTEMS, Traffic, placement
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,7 +81,6 @@ COLUMNS = (
     ),
 )  # fmt: skip
 
-ROWS: Mapping[str, str] = {"devices": "devices", "rate": "rate (requests/s)", "cv": "CV", "slo": "SLO scale"}
 
 EXPECTED = {
     "best": Expectation(
@@ -221,36 +220,6 @@ def thinned(values: tuple[float, ...], most: int) -> tuple[float, ...]:
     return tuple(values[round(i * (len(values) - 1) / (most - 1))] for i in range(most))
 
 
-def levels(frame: Frame, *, between: bool = True) -> Frame:
-    """Where every system crosses 99 %: columns column, varied, then a column per system, gain, and bound.
-
-    ``gain`` is AlpaServe's advantage over the better baseline, NaN where AlpaServe never gets there; where no baseline
-    does, the end of the grid stands for it, the gain is a lower bound, and ``bound`` is true. Crossings lie `between`
-    points of the grid, or at the last point with 99 %, as the authors' plots have them.
-    """
-    import pandas as pd
-
-    rows = []
-    for (name, varied), part in frame.groupby(["column", "varied"], sort=False):
-        rising = varied in ("devices", "slo")
-        wide = part.pivot(index="x", columns="system", values="attainment").sort_index()
-        if not between:
-            wide = wide.where(wide >= GOAL, -math.inf)
-        x = wide.index.to_list()
-        at = {s: crossing(x, wide[s].to_list(), rising=rising) for s in SYSTEMS if s in wide}
-        ours = at["AlpaServe"]
-        theirs = [t for s, t in at.items() if s != "AlpaServe"]
-        if rising:
-            best = min(min(theirs), x[-1])
-            gain = best / ours if math.isfinite(ours) else math.nan
-        else:
-            best = max([t for t in theirs if not math.isnan(t)], default=x[0])
-            gain = ours / best
-        bound = all(math.isnan(t) or math.isinf(t) for t in theirs)
-        rows.append({"column": name, "varied": varied} | at | {"gain": gain, "bound": bound})
-    return pd.DataFrame(rows)
-
-
 def draw(frame: Frame, ax: Axes, *, column: str, varied: str) -> Axes:
     """Draw one panel: attainment, and a dotted line where a system reaches 99 %."""
     part = frame[(frame.column == column) & (frame.varied == varied)].copy()
@@ -309,35 +278,6 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet, trace: Seq
     return session.finish(claims, notes=notes, sensitivity=sensitivity(frame))
 
 
-PRINTED = {"devices": 2.3, "rate": 10.0, "cv": 6.0, "slo": 2.5}
-
-
-def sensitivity(frame: Frame) -> list[Sensitivity]:
-    """The four headlines by which baseline is the better one's: the oracle that swaps at no cost, or the static one."""
-    found: list[Sensitivity] = []
-    ours = levels(frame)
-    for varied, paper in PRINTED.items():
-        value = largest(ours, varied)[0]
-        alone = {
-            s: largest(levels(frame[frame.system.isin(("AlpaServe", s))]), varied)[0]
-            for s in SYSTEMS
-            if s != "AlpaServe"
-        }
-        if not math.isfinite(value):
-            continue
-        low, high = alone
-        at_points = largest(levels(frame, between=False), varied)[0]
-        swings = (
-            Swing("the better of two baselines", low, high, alone[low], alone[high]),
-            Swing("crossings between points", "as it is", "at points", value, at_points),
-        )
-        ends = [x for x in alone.values() if math.isfinite(x)]
-        inside = bool(ends) and min(ends) <= paper <= max(ends)
-        needed = "the paper's lies between those two" if inside else "the paper's lies outside of both"
-        found.append(Sensitivity(f"{ROWS[varied]} at 99 %, the largest gain", paper, value, "×", swings, needed))
-    return found
-
-
 WHY_LEAD = "Clockwork++ re-plans every window from the window's own requests, at no cost: no real system could"
 WHY_GAIN = "rates of the default case are by our estimate; where the grid ends decides what can be seen"
 SYNTHETIC = (
@@ -350,20 +290,6 @@ NOTES = (
     "gains are against the better of the two baselines; ≥ where neither reaches 99 % inside the grid: such a bound is "
     "judged only where there is no other gain",
 )
-
-
-def largest(reached: Frame, varied: str) -> tuple[float, str]:
-    """The largest gain of one row, and how it is shown.
-
-    Where no baseline reaches 99 %, the end of the grid decides how large a bound is: such gains are shown, and count
-    only if there is no other.
-    """
-    mine = reached[(reached.varied == varied) & reached.gain.notna()]
-    measured, bounds = mine[~mine.bound], mine[mine.bound]
-    told = [f"{r.gain:.2f}× ({r.column})" for r in measured.nlargest(1, "gain").itertuples()]
-    told += [f"≥ {r.gain:.2f}× ({r.column})" for r in bounds.nlargest(1, "gain").itertuples()]
-    judged = measured if len(measured) else bounds
-    return (float(judged.gain.max()) if len(judged) else math.nan), "; ".join(told) or "none"
 
 
 if __name__ == "__main__":
