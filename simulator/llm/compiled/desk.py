@@ -13,6 +13,7 @@ from .rules import Rules
 
 __all__ = ["Desk", "serve"]
 
+
 class Desk(NamedTuple):
     """All arrays of a run of n requests, of which at most `seqs` run."""
 

@@ -24,8 +24,8 @@ from numba.extending import (
     unbox,
 )
 
-from ....reached import digest
 from ....lean import Borrowed
+from ....reached import digest
 
 __all__ = ["Record"]
 
