@@ -88,30 +88,27 @@ class Sensitivity(Shown):
 
 
 def draw(found: Sensitivity, ax: Axes) -> Axes:
-    """A bar for each assumption, from our figure to where it moves; dotted: ours, dashed: the paper's."""
+    """Two bars for each assumption, from our figure to where either setting moves it; dotted: ours, dashed: paper's."""
     from .style import BLACK, BLUE, ORANGE, VERMILLION
 
     for k, swing in enumerate(found.ordered):
-        for end, value, colour in ((swing.low, swing.at_low, ORANGE), (swing.high, swing.at_high, BLUE)):
-            if not math.isfinite(value):
-                ax.annotate(f"{end}: none", (found.ours, k), xytext=(4, -11), textcoords="offset points", fontsize=6.5)
-                continue
-            ax.barh(k, value - found.ours, left=found.ours, height=0.55, color=colour)
-            if value == found.ours:
-                continue  # where it is: the dotted line
-            left, other = value < found.ours, swing.at_high if value == swing.at_low else swing.at_low
-            inside = (other < value if left else other > value) and math.isfinite(other)  # the other bar covers it
+        ends = ((swing.low, swing.at_low, ORANGE), (swing.high, swing.at_high, BLUE))
+        for lane, (end, value, colour) in enumerate(ends):
+            y, some = k + 0.36 * lane - 0.18, math.isfinite(value)
+            if some:
+                ax.barh(y, value - found.ours, left=found.ours, height=0.3, color=colour)
             ax.annotate(
-                f"{end}: {value:.3g}", (value, k), xytext=(-3 if left else 3, 9 if inside else 0),
-                textcoords="offset points", ha="right" if left else "left", va="center", fontsize=6.5,
+                f"{end}: {value:.3g}" if some else f"{end}: none", (max(value, found.ours) if some else found.ours, y),
+                xytext=(4, 0), textcoords="offset points", va="center", fontsize=6.5,
             )  # fmt: skip
-    ax.axvline(found.ours, color=BLACK, lw=0.8, ls=":", label=f"ours, {found.ours:.3g}")
-    ax.axvline(found.paper, color=VERMILLION, lw=1.0, ls="--", label=f"paper, {found.paper:.3g}")
+    ax.axvline(found.ours, color=BLACK, lw=0.8, ls=":")
+    ax.axvline(found.paper, color=VERMILLION, lw=1.0, ls="--", zorder=0.5)
     ax.set_yticks(range(len(found.swings)), [s.assumption for s in found.ordered], fontsize=7)
     ax.invert_yaxis()
-    ax.margins(x=0.3)
-    ax.set(xlabel=found.unit, title=found.claim)
-    ax.legend(fontsize=6.5, loc="upper center", bbox_to_anchor=(0.5, -0.28), ncols=2, frameon=False)
+    low, high = ax.get_xlim()
+    ax.set_xlim(low - 0.04 * (high - low), high + 0.3 * (high - low))  # room for what stands right of a bar
+    ax.set(title=found.claim)
+    ax.set_xlabel(f"{found.unit} (dotted: ours, {found.ours:.3g}; dashed: the paper's, {found.paper:.3g})", fontsize=8)
     return ax
 
 
@@ -119,7 +116,7 @@ def tornado(found: Sequence[Sensitivity]) -> Figure:
     """A picture of all of them, a panel each, one below the other."""
     from .style import canvas
 
-    with canvas(len(found), 1, width=6.4, height=1.3 + 0.35 * max(len(f.swings) for f in found)) as (figure, axes):
+    with canvas(len(found), 1, width=6.4, height=0.9 + 0.42 * max(len(f.swings) for f in found)) as (figure, axes):
         for one, ax in zip(found, axes[:, 0], strict=True):
             draw(one, ax)
     return figure
