@@ -20,8 +20,8 @@ MET = {
         "planner.planned_for", "planner.lost_groups", "serving.times", "serving.draws", "serving.spread",
         "serving.admission_quantile", "failures", "loading", "scaling",
     },
-    "llm": {"seed", "model", "kernels", "workload", "warmup", "cluster.price_per_hour", "times", "draws",
-            "spread", "failures", "loading", "scaling"},
+    "llm": {"seed", "model", "kernels", "workload", "warmup", "cluster.price_per_hour", "cluster.link",
+            "times", "draws", "spread", "failures", "loading", "scaling"},
     "sharing": {"seed", "apps", "workload", "overheads", "failures", "max_time", "cluster.contention", "times", "draws",
                 "spread"},
     "training": {

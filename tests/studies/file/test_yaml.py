@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from meshwright import studies
 from meshwright.errors import InputError
 from meshwright.worlds.file import yaml as yamlfile
+from meshwright.worlds.file.document import validate
 from meshwright.worlds.file.text import to_yaml
 from pydantic import BaseModel, ConfigDict
 
@@ -139,7 +140,7 @@ class Outer(BaseModel):
 def test_validate_says_everything_with_path_line_value_and_nearest_name() -> None:
     text = "inner:\n  cuont: 3\n  rate: fast\nnames: 5\nparts:\n  a:\n    count: 2.5\n  b: {count: '3', rate: true}\n"
     with pytest.raises(InputError) as caught:
-        yamlfile.validate(yamlfile.parse(text, "f.yaml"), Outer)
+        validate(yamlfile.parse(text, "f.yaml"), Outer)
     assert str(caught.value).splitlines() == [
         "f.yaml:1: inner.count: is missing",
         "f.yaml:2: inner.cuont: unknown key; did you mean 'count'?",

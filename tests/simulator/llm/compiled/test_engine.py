@@ -190,7 +190,8 @@ def test_what_is_not_compiled_is_said():
     chat = conversations([20], [5], 4, rate=1.0, turns=2, think_s=1.0)
     old = {"num_gpu_blocks": 100, "max_model_len": 512}
     with pytest.raises(
-        InputError, match=r"conversations are not compiled under vllm-0\.2; pass engine='auto' or 'simpy'"
+        InputError,
+        match=r"conversations are not compiled under vllm-paper and vllm-0\.2; pass engine='auto'",
     ):
         simulate_llm(chat, policy="vllm-0.2", config=old, cost=ConstantCost(1.0), engine="compiled")
     with pytest.raises(InputError, match="router 'least_tokens' over several engines is not compiled under"):

@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-from meshwright.reproduce import FIGURES
 from meshwright.simulator.sharing import MODELS, WorkloadOptions, workload1
 from meshwright.simulator.sharing.workload import themis as module
 from meshwright.simulator.sharing.workload.statistics import app_gpu_s
 
 PAGE = (Path(__file__).parents[4] / "docs" / "sharing-workloads.md").read_text("utf-8")
-MINE = [*(f"themis/fig{k:02d}" for k in (1, 2, 3, 4, 5, 8)), *(f"themis/table{k}" for k in (1, 2, 4))]
-ROWS = [line.strip("| ").split(" | ") for line in PAGE.splitlines() if line.startswith("| `themis/")]
-
-
-def test_every_claim_is_a_row_with_its_rule() -> None:
-    known = [(name, e) for name in MINE for e in importlib.import_module(FIGURES[name].module).EXPECTED.values()]
-    said = sorted((cells[0].strip("`"), cells[1], cells[2], cells[4]) for cells in ROWS)
-    assert said == sorted((name, f"{e.text} ({e.where})", e.paper, e.rule.text) for name, e in known)
-
-
-def test_the_count_is_that_of_the_rows() -> None:
-    said = re.search(r"Of (\d+) claims (\d+) hold, (\d+) hold partly, (\d+) do not hold", PAGE)
-    assert said is not None
-    verdicts = [cells[5].strip("*") for cells in ROWS]
-    counts = [verdicts.count(v) for v in ("holds", "partly", "does not hold")]
-    assert [int(x) for x in said.groups()] == [len(ROWS), *counts]
 
 
 def test_models_are_those_of_the_code() -> None:
