@@ -21,6 +21,7 @@ demo: $(VENV)/.torch
 # pyright takes one core for a minute or two, beside the tests; tests/conftest.py says which tests want the machine alone
 test: $(VENV)/.dev lint gate
 	$(MAKE) --no-print-directory -j2 types tests
+	$(MAKE) --no-print-directory verdicts
 	$(BIN)/python -m pytest -q -m alone
 
 # a file's tests share what they set up, a room's what they compile: tests/by_rooms.py

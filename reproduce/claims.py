@@ -170,6 +170,8 @@ class Claim(Shown):
         What we think the reason is, where it does not hold in full; the command that answers it, where it needs a GPU.
     kind : str
         One of `KINDS`.
+    timed : bool
+        Whether our figure are seconds of this machine: another one, or a busy one, may give another verdict.
     """
 
     text: str
@@ -181,6 +183,7 @@ class Claim(Shown):
     verdict: Verdict
     why: str = ""
     kind: Kind = "finding"
+    timed: bool = False
 
     @property
     def counts(self) -> bool:
@@ -208,6 +211,8 @@ class Expectation(Shown):
         Format of our figure, such as ``"{:.2f} s"``.
     kind : str
         One of `KINDS`.
+    timed : bool
+        Whether our figure are seconds of this machine: another one, or a busy one, may give another verdict.
     """
 
     text: str
@@ -216,6 +221,7 @@ class Expectation(Shown):
     rule: Rule
     form: str = "{:.3g}"
     kind: Kind = "finding"
+    timed: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -245,6 +251,7 @@ class Expectation(Shown):
             verdict=verdict,
             why="" if verdict == "holds" else why,
             kind=self.kind,
+            timed=self.timed,
         )
 
     def needs_gpu(self, command: str) -> Claim:

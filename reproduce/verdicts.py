@@ -130,13 +130,16 @@ def remember(reports: Iterable[Report], path: Path = KEPT) -> Path:
 
 
 def changes(name: str, claims: Sequence[Claim], kept: Kept | None) -> tuple[str, ...]:
-    """What differs from the run that is kept: a line for each finding whose verdict is another, new or gone."""
+    """What differs from the run that is kept: a line for each finding whose verdict is another, new or gone.
+
+    Verdicts on seconds of a machine may differ on another one: of those, only new and gone ones are told.
+    """
     before: Mapping[str, str] = {} if kept is None else kept.verdicts
     now = {claim.text: claim for claim in claims if claim.kind == "finding"}
     lines = [
         f"{name}: {before.get(text, 'new')} -> {claim.verdict}: {text} (paper {claim.paper}, ours {claim.ours})"
         for text, claim in now.items()
-        if before.get(text) != claim.verdict
+        if before.get(text) != claim.verdict and not (claim.timed and text in before)
     ]
     lines += [f"{name}: {verdict} -> gone: {text}" for text, verdict in before.items() if text not in now]
     return tuple(lines)

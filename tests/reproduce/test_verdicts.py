@@ -121,6 +121,9 @@ def test_a_verdict_that_changes_is_a_line() -> None:
     same = replace(ONE, claims=tuple(Judged(c.text, c.kind, c.verdict, c.ours) for c in claims))
     assert changes("a/fig1", claims, same) == ()
     assert len(changes("a/fig1", claims, None)) == 2
+    slower = [replace(claim, verdict="partly", timed=True) for claim in claims]
+    assert changes("a/fig1", slower, same) == ()  # seconds of another machine
+    assert len(changes("a/fig1", slower, None)) == 2
     worse = replace(ONE, claims=(Judged("fast", "finding", "partly", ""), Judged("old", "finding", "holds", "")))
     assert changes("a/fig1", claims, worse) == (
         "a/fig1: partly -> holds: fast (paper 2×, ours 2.5×)",
