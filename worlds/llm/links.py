@@ -37,12 +37,11 @@ def link_given(text: str) -> LinkSpec:
             raise ValueError(text)
         return LinkSpec(1e9 * rate, 1e-6 * latency)
     except ValueError:
-        pass
-    said = "expected GB/s above 0 and microseconds from 0 on, like 36.5,14, or a device"
-    if "," not in text:
-        near = nearest(text, DEVICES)
-        said += f" ({', '.join(DEVICES)})" if near is None else f"; did you mean {near}?"
-    raise InputError(f"{said} (got {text!r})")
+        said = "expected GB/s above 0 and microseconds from 0 on, like 36.5,14, or a device"
+        if "," not in text:
+            near = nearest(text, DEVICES)
+            said += f" ({', '.join(DEVICES)})" if near is None else f"; did you mean {near}?"
+        raise InputError(f"{said} (got {text!r})") from None
 
 
 def links_of(case: LLMCase, data: LLMData) -> dict[str, LinkSpec]:
