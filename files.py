@@ -10,12 +10,12 @@ import os
 import stat
 import tempfile
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import InputError
 
-__all__ = ["check_target", "readable", "whole_file", "write_bytes", "write_text"]
+__all__ = ["check_target", "readable", "taking_turns", "whole_file", "write_bytes", "write_text"]
 
 
 def check_target(path: str | Path) -> Path:
@@ -103,6 +103,36 @@ def whole_file(path: str | Path) -> Generator[Path, None, None]:
     except BaseException:
         temporary.unlink()
         raise
+
+
+@contextmanager
+def taking_turns(path: str | Path) -> Generator[None, None, None]:
+    """Context manager for reading a file and writing it again: one process at a time is in it, the others wait.
+
+    The lock is on the folder, so that nothing is left beside the file; it ends with the process, however that ends.
+    Missing folders are made. Where a system or a file system has no such locks, nobody waits.
+
+    Raises
+    ------
+    InputError
+        If no file can be written there.
+    """
+    folder = check_target(path).parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        import fcntl
+    except OSError as error:
+        raise _cannot(path, error) from None
+    except ImportError:  # no such locks here
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def write_bytes(path: str | Path, data: bytes) -> Path:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..errors import InputError
-from ..files import readable, write_text
+from ..files import readable, taking_turns, write_text
 from .catalogue import FIGURES, PAPERS, Figure
 from .claims import KINDS, VERDICTS, Claim, Kind, Verdict, tally
 
@@ -108,25 +108,32 @@ def _read(one: dict[str, Any]) -> Kept:
 
 
 def remember(reports: Iterable[Report], path: Path = KEPT) -> Path:
-    """Keep what reports found; other figures' and other modes' entries stay. Returns the file written."""
-    found = load(path)
-    for report in reports:
-        mode = "fast" if report.fast else "full"
-        kept = Kept(
-            date.today().isoformat(),
-            __version__,
-            report.seed,
-            tuple(Judged(claim.text, claim.kind, claim.verdict, claim.ours) for claim in report.claims),
-            source=_here(),
-            cpu_s=round(report.cpu_s, 1),
-        )
-        found.setdefault(report.name, {})[mode] = kept
-    ordered = {
-        name: {mode: asdict(found[name][mode]) for mode in MODES if mode in found[name]}
-        for name in FIGURES
-        if name in found
-    }
-    return write_text(path, json.dumps(ordered, indent=1, ensure_ascii=False) + "\n")
+    """Keep what reports found; other figures' and other modes' entries stay, those of a run beside this one, too.
+
+    Returns the file written.
+    """
+    now = {(report.name, "fast" if report.fast else "full"): _kept(report) for report in reports}
+    with taking_turns(path):  # what another run keeps between our reading and our writing would be lost
+        found = load(path)
+        for (name, mode), kept in now.items():
+            found.setdefault(name, {})[mode] = kept
+        ordered = {
+            name: {mode: asdict(found[name][mode]) for mode in MODES if mode in found[name]}
+            for name in FIGURES
+            if name in found
+        }
+        return write_text(path, json.dumps(ordered, indent=1, ensure_ascii=False) + "\n")
+
+
+def _kept(report: Report) -> Kept:
+    return Kept(
+        date.today().isoformat(),
+        __version__,
+        report.seed,
+        tuple(Judged(claim.text, claim.kind, claim.verdict, claim.ours) for claim in report.claims),
+        source=_here(),
+        cpu_s=round(report.cpu_s, 1),
+    )
 
 
 def changes(name: str, claims: Sequence[Claim], kept: Kept | None) -> tuple[str, ...]:

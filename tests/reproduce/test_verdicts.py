@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import re
+import time
 from dataclasses import asdict, replace
 from datetime import date
 from pathlib import Path
@@ -13,6 +15,7 @@ from meshwright import __version__
 from meshwright.cli import run
 from meshwright.errors import InputError
 from meshwright.reproduce import FIGURES, Expectation, at_least, verdicts
+from meshwright.reproduce.report import Report
 from meshwright.reproduce.verdicts import KEPT, Judged, Kept, changes, cost, last, load
 
 ONE = Kept(
@@ -67,6 +70,34 @@ def test_remembering_keeps_what_is_there(kept: Path, tmp_path: Path) -> None:
     assert found["vllm/fig12"] == {"full": ONE}
     assert found["alpaserve/fig01"]["full"] == ONE
     assert set(found["alpaserve/fig01"]) == {"fast", "full"}
+
+
+def test_runs_beside_each_other_lose_nothing(tmp_path: Path) -> None:
+    """Without turns the two end with a few of the twenty figures: each writes what it had read before."""
+    path, names = tmp_path / "data" / "verdicts.json", list(FIGURES)[:20]
+    context = multiprocessing.get_context("spawn")
+    runs = [context.Process(target=keep_all, args=(path, some)) for some in (names[::2], names[1::2])]
+    for one in runs:
+        one.start()
+    for one in runs:
+        one.join()
+    assert [one.exitcode for one in runs] == [0, 0]
+    assert list(load(path)) == names
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def keep_all(path: Path, names: list[str]) -> None:
+    """In a process: figures kept one after the other, each slowly written."""
+    write = verdicts.write_text
+
+    def slowly(to: Path, text: str) -> Path:
+        time.sleep(0.03)
+        return write(to, text)
+
+    verdicts.write_text = slowly
+    for name in names:
+        report = Report(name, name, True, 0, (Expectation(name, "§1", "2×", at_least(2.0)).judge(2.5),), {}, ())
+        verdicts.remember([report], path)
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"vllm/fig12": {"full": {}}}', '{"vllm/fig12": 3}'])
