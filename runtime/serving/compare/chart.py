@@ -25,7 +25,9 @@ def draw(comparison: Comparison, ax: Axes) -> Axes:
         ax.fill_between(
             line["slo_scale"], 100 * line["low"], 100 * line["high"], color=f"C{i}", alpha=0.15, linewidth=0
         )
-        ax.plot(mark["slo_scale"], mark["real"], "o", color=f"C{i}", label=f"{plan}: real")
+        # The band is of any moment; a run is judged by what was known of its own, which may lie elsewhere.
+        ax.vlines(mark["slo_scale"], mark["low"], mark["high"], color=f"C{i}", linewidth=1.5)
+        ax.plot(mark["slo_scale"], mark["real"], "o", color=f"C{i}", label=f"{plan}: real, on its own interval")
     ax.set(xlabel="SLO scale", ylabel="SLO attainment (%)", ylim=(0, 101))
     ax.grid(alpha=0.3)
     ax.legend()
