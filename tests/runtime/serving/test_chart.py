@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pandas as pd
 from matplotlib.figure import Figure
-
 from meshwright.runtime.serving.compare.chart import draw
 
 
