@@ -12,11 +12,17 @@ What nobody knows of the thesis' machine is in `Assumed`, and swept. `shards` sa
 Requests' lengths differ: nobody knows how long they become. Under data parallelism each GPU has a quarter of the
 requests and of the memory, whatever their lengths: the fullest one is waited for (the straggler), and it alone may have
 to evict. Every request of the batch advances in every step, so that what exceeds the memory is moved in every step: the
-thesis evaluates single steps of whole batches. `Assumed.waiting` is the other end: those that do not fit wait.
+thesis evaluates single steps of whole batches. `Assumed.stay_steps` is how long a request stays; without end, those
+that do not fit wait for the others to finish, and throughput levels off.
+
+Data and tensor parallelism do the same work in kernels: a quarter of the requests with all heads, or all requests with
+a quarter of the heads. Both start as many thread blocks of PagedAttention (`thread_blocks`), so that a GPU is filled as
+well by either. What can set them apart is the straggler, memory, the host, and what "maximum batch" means (`each`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -35,14 +41,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
-    "ASSUMED", "BATCHES", "DEFAULT", "GPU", "LAYOUTS", "MARGIN", "Assumed", "cells", "draw_throughput",
-    "outputs", "prefixes", "ratios", "step",
+    "ASSUMED", "BATCHES", "DEFAULT", "GPU", "LAYOUTS", "MARGIN", "PCIE", "Assumed", "cells", "draw_throughput", "equal",
+    "exponential", "outputs", "prefixes", "ratios", "step", "thread_blocks",
 ]  # fmt: skip
 
 GPUS = 4
 GIB = 2**30
 BRIDGE = LinkSpec(56.25e9, 5e-6)
 """NVLink bridge of RTX A5000s: 112.5 GB/s in both directions; 5 us a message."""
+PCIE = LinkSpec(12e9, 20e-6)
+"""Half of what `Assumed.pcie_bytes_per_s` carries, since it goes through the host's memory; a guess, for a sweep."""
 GPU = DeviceSpec(
     "rtx-a5000", 24 * GIB, 21 * GIB, 111e12, 768e9, BRIDGE, LinkSpec(1.25e9, 20e-6), "NVIDIA RTX A5000 datasheet"
 )
@@ -75,14 +83,26 @@ class Assumed:
         processor's reference kernels; a guess for a GPU's.
     pcie_bytes_per_s : float
         What PCIe 4.0 x16 carries in one direction: 31.5 GB/s less protocol. A round figure, not a measurement.
-    waiting : bool
-        Whether requests that do not fit in memory wait (and give no token), in place of being moved out and in.
+    stay_steps : float
+        Steps that a request takes between being moved in and out, where not all fit: 1 as in single steps of whole
+        batches; ``inf`` where nothing is moved and those that do not fit wait.
+    each : bool
+        Whether the maximum batch is each instance's under data parallelism ("separate batches of requests", §4.2.3),
+        in place of all instances' together: four times as many requests.
+    link : LinkSpec
+        Between the GPUs. A bridge joins two A5000s; between the pairs of four everything goes over PCIe.
     """
 
     entry_s: float = ENTRY_S
     ramp_tokens: float = RAMP_TOKENS
     pcie_bytes_per_s: float = 24e9
-    waiting: bool = False
+    stay_steps: float = 1.0
+    each: bool = False
+    link: LinkSpec = BRIDGE
+
+    def batch(self, kind: str, maximum: int) -> int:
+        """Requests of a step on all GPUs at a maximum batch."""
+        return GPUS * maximum if self.each and kind == "DP" else maximum
 
 
 DEFAULT = Assumed()
@@ -157,11 +177,8 @@ def _group(kind: str, lengths: list[int], assumed: Assumed) -> Step:
     layout = LAYOUTS[kind]
     devices = layout.stage_devices
     room = devices * (GPU.usable_memory_bytes - 2 * MODEL.weights // MODEL.layers)
-    if assumed.waiting:
-        fit = int((np.cumsum(lengths) * TOKEN_BYTES <= room).sum())
-        lengths = lengths[: max(1, fit)]
     layer = decode_layer(MODEL, layout, lengths, block_size=BLOCK_SIZE)
-    time = layer.time(GPU, BRIDGE, efficiency=EFFICIENCY)
+    time = layer.time(GPU, assumed.link, efficiency=EFFICIENCY)
     # Every sequence and head that a GPU attends to begins and ends once, whatever its shard's length.
     ramp_bytes = len(lengths) * assumed.ramp_tokens * TOKEN_BYTES / layout.tp
     excess = max(0, sum(lengths) * TOKEN_BYTES - room)
@@ -172,8 +189,24 @@ def _group(kind: str, lengths: list[int], assumed: Assumed) -> Step:
         time.communication_s,
         layer.host_s(assumed.entry_s),
         # Twice: what does not fit is moved out and in again.
-        2 * excess / devices / assumed.pcie_bytes_per_s,
+        2 * excess / devices / assumed.pcie_bytes_per_s / assumed.stay_steps,
     )
+
+
+PARTITION = 512
+"""Tokens that one thread block of PagedAttention reads from 8,192 tokens on (vLLM's V2 kernel)."""
+
+
+def thread_blocks(kind: str, lengths: Any) -> int:
+    """Thread blocks of attention that the GPU with most of them starts: one per sequence, head and `PARTITION`.
+
+    From vLLM's V2 kernel, whose grid is heads x sequences x partitions. The thesis' own kernel extends it (§4.5.1).
+    """
+    layout, given = LAYOUTS[kind], [int(n) for n in lengths]
+    groups = [given[r::GPUS] for r in range(GPUS)] if kind == "DP" else [given]
+    heads = MODEL.heads // layout.tp
+    parts = [[math.ceil(math.ceil(n / layout.cp) / PARTITION) for n in group] for group in groups]
+    return max(heads * sum(group) for group in parts)
 
 
 def prefixes(mean: int, batch: int, rng: np.random.Generator) -> Any:
@@ -186,6 +219,16 @@ def outputs(mean: int, batch: int, rng: np.random.Generator) -> Any:
     # A running request is met in proportion to its length: an exponential law weighted by length is Gamma of shape 2;
     # how far it has come is uniform. 512 tokens of prompt are a guess.
     return 512 + (rng.gamma(2.0, mean, batch) * rng.random(batch)).astype(int)
+
+
+def exponential(mean: int, batch: int, rng: np.random.Generator) -> Any:
+    """Draw lengths that spread as widely as their mean: an exponential law, from one block on."""
+    return BLOCK_SIZE + rng.exponential(mean, batch).astype(int)
+
+
+def equal(mean: int, batch: int, rng: np.random.Generator) -> Any:
+    """All of the same length, for what a spread of lengths does."""
+    return np.full(batch, mean)
 
 
 def cells(
@@ -205,9 +248,10 @@ def cells(
     rows = []
     for mean in means:
         for batch in batches:
-            drawn = [regime(mean, batch, generator(seed, "decode steps", str(mean), str(i))) for i in range(draws)]
             for kind in LAYOUTS:
-                found = [step(kind, lengths, assumed) for lengths in drawn]
+                many = assumed.batch(kind, batch)
+                streams = [generator(seed, "decode steps", str(mean), str(i)) for i in range(draws)]
+                found = [step(kind, regime(mean, many, stream), assumed) for stream in streams]
                 total = float(np.mean([s.total_s for s in found]))
                 advanced = float(np.mean([s.tokens for s in found]))
                 parts = ("compute", "attention", "communication", "tables", "moved")

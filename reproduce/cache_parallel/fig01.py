@@ -36,15 +36,15 @@ EXPECTED = {
         "§4.4, Fig. 4.1", "increases", at_least(1 + SAME), "{:.2f}×", kind="identity",
     ),
     "all-gather": Expectation(
-        "printed all-gather over the ring's, largest over N", "§4.4", "1", between(1, 1), "{:.3g}×"
+        "printed all-gather over the ring's, largest over N", "§4.4", "1", between(1, 1), "{:.3g}×", kind="identity",
     ),
     "all-to-all": Expectation(
         "printed all-to-all over what a GPU sends, largest over N (N/2: equal at 2 GPUs only)",
-        "§4.4", "1", between(1, 1), "{:.3g}×",
+        "§4.4", "1", between(1, 1), "{:.3g}×", kind="identity",
     ),
     "all-reduces": Expectation(
         "printed all-reduces over what a GPU sends, largest over N (N: nowhere equal)",
-        "§4.4", "1", between(1, 1), "{:.3g}×",
+        "§4.4", "1", between(1, 1), "{:.3g}×", kind="identity",
     ),
     "lower": Expectation(
         "CP sends less than TP at every N, both in ring terms: largest CP/TP",
@@ -56,7 +56,7 @@ EXPECTED = {
     ),
     "mixed": Expectation(
         "CP as printed (a link's load in a one-way ring) against TP in ring terms (there the same): largest CP/TP",
-        "§4.4, Fig. 4.1", "much lower", at_most(0.75), "{:.2f}",
+        "§4.4, Fig. 4.1", "much lower", at_most(0.75), "{:.2f}", kind="identity",
     ),
     "batch": Expectation(
         "the benefit grows with the batch, in ring terms: TP − CP at 512 requests and 4 GPUs, less that at 32 (bytes)",

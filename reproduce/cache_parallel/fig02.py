@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..claims import Expectation, at_least
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
-from ..sensitivity import Sensitivity, Swing
 from ..style import BLACK, BLUE, GREEN, GREY, VERMILLION, canvas, outside_legend
-from .decode_steps import ASSUMED, DEFAULT, MARGIN, Assumed, Regime, cells, draw_throughput, prefixes, ratios
+from .decode_steps import (
+    ASSUMED,
+    DEFAULT,
+    MARGIN,
+    Assumed,
+    Regime,
+    cells,
+    draw_throughput,
+    exponential,
+    prefixes,
+    thread_blocks,
+)
+from .orderings import BATCHES, LENGTHS, LONG, hinges, holding, orderings, stay_range, stays, sweep
 from .shards import TABLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-LENGTHS = (10_000, 20_000, 40_000, 80_000)
-BATCHES = (32, 128, 512)
-LONG = 40_000
-"""Mean tokens from which contexts count as long."""
-HOST_S = tuple(1e-9 * ns for ns in (0.1, 1, 2, 4, 6, 8, 10, 12, 15, 20, 30, 37, 50, 75, 94))
-"""Host times of an entry of a block table that are swept; `TABLES` are its ends that were measured for lists."""
 
 FASTER = at_least(1 + MARGIN, partly=1 - MARGIN)
 """A system is faster by more than the thesis' measurements scatter; within that neither is."""
@@ -45,39 +48,6 @@ EXPECTED = {
         "{:.3f}×",
     ),
 }  # fmt: skip
-
-
-def orderings(frame: Frame) -> dict[str, float]:
-    """The least ratios of throughput that the claims are about, and the largest TP/CP at 10K tokens."""
-    cp_tp, tp_dp, cp_dp = (ratios(frame, a, b) for a, b in (("CP", "TP"), ("TP", "DP"), ("CP", "DP")))
-    return {
-        "CP over TP": float(cp_tp.loc[LONG:].to_numpy().min()),
-        "CP over TP, all fits": float(cp_tp.loc[LONG, BATCHES[0]]),
-        "TP over DP": float(tp_dp.loc[LONG:].to_numpy().min()),
-        "CP over DP": float(cp_dp.loc[LONG:].to_numpy().min()),
-        "everywhere": float(cp_tp.to_numpy().min()),
-        "TP over CP at 10K": float(1 / cp_tp.loc[LENGTHS[0]].min()),
-    }
-
-
-def sweep(regime: Regime, draws: int, seed: int) -> Frame:
-    """The orderings over the host time of an entry: columns entry_ns, ordering, ratio."""
-    import pandas as pd
-
-    rows = []
-    for entry_s in HOST_S:
-        found = orderings(cells(regime, LENGTHS, BATCHES, draws, seed, replace(DEFAULT, entry_s=entry_s)))
-        rows += [{"entry_ns": 1e9 * entry_s, "ordering": name, "ratio": ratio} for name, ratio in found.items()]
-    return pd.DataFrame(rows)
-
-
-def holding(swept: Frame, ordering: str) -> str:
-    """At which of the host times that were swept an ordering holds by the margin, in words."""
-    part = swept[swept.ordering == ordering]
-    held = part.entry_ns[part.ratio >= 1 + MARGIN]
-    if not len(held):
-        return f"at none (at most {part.ratio.max():.3f}×)"
-    return f"from {held.min():g} to {held.max():g} ns"
 
 
 DRAWN = {
@@ -119,66 +89,51 @@ def over_lengths(session: Session, regime: Regime, fast: bool, seed: int) -> Rep
         draw_sweep(swept, axes[0, 0])
         outside_legend(figure, axes[0, 0], ncols=2)
         session.figure(figure, "-host")
+    moves = session.table(stays(regime, draws, seed), "-moves")
     found = orderings(frame)
     inside = swept[(swept.ordering == "CP over TP") & swept.entry_ns.between(1e9 * TABLES[0], 1e9 * TABLES[1])]
+    waits = moves.iloc[-1]
+    flat = (
+        "where not all keys and values fit, moving them in every step is nearly all of a step under both: "
+        f"{waits['CP over TP']:.2f}× if those that do not fit wait, but then throughput does not fall with the batch; "
+        f"CP leads and it falls where they move every {stay_range(moves)}"
+    )
     return session.finish(
         [
-            EXPECTED["CP over TP"].judge(
-                float(inside.ratio.min()),
-                why="where not all keys and values fit (batch of 512), moving them is nearly all of a step under both; "
-                f"with requests waiting instead it is {_least(regime, draws, seed, 'CP over TP', WAITING):.2f}×",
-            ),
-            EXPECTED["TP over DP"].judge(
-                found["TP over DP"],
-                why="where all fits, TP fills the whole block table on each GPU, DP a quarter of it; it holds by the "
-                f"margin {holding(swept, 'TP over DP')} an entry",
-            ),
+            EXPECTED["CP over TP"].judge(float(inside.ratio.min()), why=flat),
+            EXPECTED["TP over DP"].judge(found["TP over DP"], why=why_dp(regime, draws, seed, swept)),
             EXPECTED["CP over DP"].judge(
-                found["CP over DP"], why="where nothing fits, moving keys and values is nearly all of a step under both"
+                found["CP over DP"],
+                why="where not all fits, the fullest GPU of DP has little more to move than their mean: 128 requests "
+                f"even out; {_ratio('CP over DP', exponential, draws, seed):.2f}× with lengths of an exponential law",
             ),
-            EXPECTED["everywhere"].judge(
-                found["everywhere"], why="where nothing fits, moving keys and values is nearly all of a step under both"
-            ),
+            EXPECTED["everywhere"].judge(found["everywhere"], why=flat),
         ],
         notes=[
             *ASSUMED,
             "host times of an entry at which each ordering holds by the margin: "
             + "; ".join(f"{label}: {holding(swept, name)}" for name, (_, _, label) in DRAWN.items()),
         ],
-        sensitivity=sensitivity(regime, draws, seed, swept),
+        sensitivity=hinges(regime, draws, seed, swept, moves),
     )
 
 
-WAITING = replace(DEFAULT, waiting=True)
+def _ratio(name: str, regime: Regime, draws: int, seed: int, assumed: Assumed = DEFAULT) -> float:
+    return orderings(cells(regime, LENGTHS, BATCHES, draws, seed, assumed))[name]
 
 
-def _least(regime: Regime, draws: int, seed: int, ordering: str, assumed: Assumed) -> float:
-    return orderings(cells(regime, LENGTHS, BATCHES, draws, seed, assumed))[ordering]
-
-
-def sensitivity(regime: Regime, draws: int, seed: int, swept: Frame) -> list[Sensitivity]:
-    """Both headlines beside what moves them: host time, ramp of attention's kernels, what happens to what does not
-    fit."""
-    found: list[Sensitivity] = []
-    for name, title in (("CP over TP", "CP/TP, least from 40K tokens on"), ("TP over DP", "TP/DP, least from 40K on")):
-        at = partial(_least, regime, draws, seed, name)
-        swings = (
-            Swing(
-                f"host, {1e9 * DEFAULT.entry_s:g} ns an entry", "10 ns", f"{1e9 * TABLES[1]:g} ns",
-                at(replace(DEFAULT, entry_s=10e-9)), at(replace(DEFAULT, entry_s=TABLES[1])),
-            ),
-            Swing(
-                f"attention's ramp, {DEFAULT.ramp_tokens:g} tokens", "0", "500",
-                at(replace(DEFAULT, ramp_tokens=0)), at(replace(DEFAULT, ramp_tokens=500)),
-            ),
-            Swing("what does not fit is moved", "half as fast", "waits",
-                  at(replace(DEFAULT, pcie_bytes_per_s=DEFAULT.pcie_bytes_per_s / 2)), at(WAITING)),
-        )  # fmt: skip
-        needed = (
-            f"an entry of a block table {holding(swept, name)}; or, with requests that wait, {swings[2].at_high:.2f}×"
-        )
-        found.append(Sensitivity(title, 1 + MARGIN, at(DEFAULT), "ratio of throughputs", swings, needed))
-    return found
+def why_dp(regime: Regime, draws: int, seed: int, swept: Frame) -> str:
+    """Why TP does not lead DP: each cause with the ratio that changing it gives."""
+    each = _ratio("TP over DP", regime, draws, seed, replace(DEFAULT, each=True))
+    wide = _ratio("TP over DP", exponential, draws, seed)
+    even = [LONG] * BATCHES[0]
+    return (
+        "where all fits, TP fills the whole block table on each GPU, DP a quarter of it: it holds by the margin "
+        f"{holding(swept, 'TP over DP')} an entry; {wide:.2f}× with lengths of an exponential law, {each:.2f}× if the "
+        "maximum batch is each instance's; not the filling of a GPU: both start "
+        f"{thread_blocks('TP', even):,} thread blocks for {BATCHES[0]} requests of {LONG // 1000}K tokens "
+        f"(DP {thread_blocks('DP', even):,})"
+    )
 
 
 if __name__ == "__main__":
