@@ -47,6 +47,10 @@ def reproduce(
             help="Your download of an Azure Functions trace (file or folder; may be given twice: 2019, 2021)."
         ),
     ] = None,
+    fits: Annotated[
+        Path | None,
+        typer.Option(help="Your download of fitted iteration times of OPT on A100s: vLLM's figures run on them."),
+    ] = None,
     gallery: Annotated[
         Path | None,
         typer.Option(help="Folder: make what it lacks of NAMES (or all) there, then a page over it, index.html."),
@@ -71,10 +75,10 @@ def reproduce(
 ) -> int:
     """Make the papers' figures and tables and check their claims; or the accuracy page."""
     if names == [ACCURACY]:
-        if list_ or fast or strict or remember or check or gallery is not None or trace:
+        if list_ or fast or strict or remember or check or gallery is not None or trace or fits is not None:
             raise InputError(
-                "reproduce: accuracy: --list, --fast, --strict, --remember, --trace, --gallery and --check are of "
-                "figures; leave them out"
+                "reproduce: accuracy: --list, --fast, --strict, --remember, --trace, --fits, --gallery and "
+                "--check are of figures; leave them out"
             )
         return _accuracy(out, here, (silicon, kernels, vllm_run), seed, json_)
     if ACCURACY in (names or []):
@@ -89,8 +93,9 @@ def reproduce(
     if list_:
         typer.echo(_listing(wanted, json_))
         return 0
-    if trace and (remember or check or gallery is not None):
-        raise InputError("reproduce: --trace: what is kept and checked is without it; leave the others out")
+    if (trace or fits is not None) and (remember or check or gallery is not None):
+        given = "--trace" if trace else "--fits"
+        raise InputError(f"reproduce: {given}: what is kept and checked is without it; leave the others out")
     if gallery is not None or check:
         if strict or remember or (gallery is not None and (check or json_)):
             raise InputError("reproduce: --gallery and --check go without each other, --strict and --remember")
@@ -103,12 +108,12 @@ def reproduce(
     from ..files import check_target
     from ..reproduce import Report, verdict_table
     from ..reproduce import reproduce as make
-    from ..reproduce.figures import check_takes_trace
+    from ..reproduce.figures import check_takes
     from ..reproduce.verdicts import KEPT
     from ..reproduce.verdicts import remember as keep
     from .status import status
 
-    check_takes_trace(wanted, trace or ())
+    check_takes(wanted, trace or (), fits)
     for name in wanted:  # hours of work must not end at a folder that nothing can be written to
         check_target(out / f"{name}.json")
     if remember:
@@ -123,6 +128,7 @@ def reproduce(
                 seed=seed,
                 progress=lambda done, total, what, say=say: say(f"{done} of {total} {what}".rstrip()),
                 trace=trace or (),
+                fits=fits,
             )
         reports.append(report)
         if remember:  # at once: what was made before an interruption stays

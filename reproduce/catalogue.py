@@ -73,8 +73,8 @@ class Figure(Shown):
         What its full version costs, where nobody has measured it. The fast one costs seconds.
     also : tuple of int
         Further numbers of the same kind that the same module makes.
-    takes_trace : bool
-        Whether it can run on the user's own download of a trace.
+    takes_trace, takes_fits : bool
+        Whether it can run on the user's own download of a trace, or of fitted iteration times.
     """
 
     paper: str
@@ -84,6 +84,7 @@ class Figure(Shown):
     full: Cost
     also: tuple[int, ...] = ()
     takes_trace: bool = False
+    takes_fits: bool = False
 
     def __post_init__(self) -> None:
         if self.paper not in PAPERS or self.kind not in ("fig", "table", "note"):
@@ -161,12 +162,12 @@ _ALL = (
     Figure("alpaserve", "table", 2, "fidelity of the simulator: SLO attainment of two placements", "seconds"),
     Figure("vllm", "fig", 2, "where the KV memory goes", "minutes"),
     Figure("vllm", "fig", 11, "lengths of requests and answers", "seconds"),
-    Figure("vllm", "fig", 12, "latency over the request rate", "minutes"),
-    Figure("vllm", "fig", 13, "requests in a batch", "minutes"),
-    Figure("vllm", "fig", 14, "parallel sampling and beam search", "minutes"),
-    Figure("vllm", "fig", 15, "memory saved by sharing", "minutes"),
-    Figure("vllm", "fig", 16, "a prefix that prompts share", "minutes"),
-    Figure("vllm", "fig", 17, "rounds of chat", "minutes"),
+    Figure("vllm", "fig", 12, "latency over the request rate", "minutes", takes_fits=True),
+    Figure("vllm", "fig", 13, "requests in a batch", "minutes", takes_fits=True),
+    Figure("vllm", "fig", 14, "parallel sampling and beam search", "minutes", takes_fits=True),
+    Figure("vllm", "fig", 15, "memory saved by sharing", "minutes", takes_fits=True),
+    Figure("vllm", "fig", 16, "a prefix that prompts share", "minutes", takes_fits=True),
+    Figure("vllm", "fig", 17, "rounds of chat", "minutes", takes_fits=True),
     Figure("vllm", "fig", 18, "block size", "seconds"),
     Figure("vllm", "fig", 19, "recomputation and swapping", "minutes"),
     Figure("vllm", "table", 1, "memory for keys and values", "seconds"),

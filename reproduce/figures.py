@@ -6,12 +6,13 @@ import argparse
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ..errors import InputError
 from .catalogue import FIGURES, named
 from .report import Progress, Report, quiet, verdict_table
 
-__all__ = ["check_takes_trace", "main", "reproduce"]
+__all__ = ["check_takes", "main", "reproduce"]
 
 
 def reproduce(
@@ -22,6 +23,7 @@ def reproduce(
     seed: int = 0,
     progress: Progress = quiet,
     trace: Sequence[str | Path] = (),
+    fits: str | Path | None = None,
 ) -> Report:
     """Make one figure or table: data, picture and verdicts.
 
@@ -39,33 +41,40 @@ def reproduce(
         Told of every step.
     trace : sequence of paths
         Your own download of the traces that a figure is of, in place of synthetic traffic of their character.
+    fits : path, optional
+        Your own download of fitted iteration times (`profiles.llm.load_fits`), in place of a modelled cost.
 
     Raises
     ------
     InputError
-        On an unknown name; the message gives the nearest one. On traces for a figure that takes none.
+        On an unknown name; the message gives the nearest one. On traces or fits for a figure that takes none.
     """
     figure = named(name)
-    check_takes_trace((figure.name,), trace)
+    check_takes((figure.name,), trace, fits)
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InputError(f"seed: expected an integer >= 0 (got {seed!r})")
-    more = {"trace": [Path(path) for path in trace]} if trace else {}
+    more: dict[str, Any] = {"trace": [Path(path) for path in trace]} if trace else {}
+    more |= {} if fits is None else {"fits": Path(fits)}
     return importlib.import_module(figure.module).run(fast, Path(out), seed, progress, **more)
 
 
-def check_takes_trace(names: Sequence[str], trace: Sequence[str | Path]) -> None:
-    """Refuse traces for figures that take none.
+def check_takes(names: Sequence[str], trace: Sequence[str | Path], fits: str | Path | None) -> None:
+    """Refuse traces, and fits, for figures that take none.
 
     Raises
     ------
     InputError
         Naming the figures that do.
     """
-    others = [name for name in names if not FIGURES[name].takes_trace]
-    if trace and others:
-        able = ", ".join(name for name, figure in FIGURES.items() if figure.takes_trace)
-        more = f" and {len(others) - 1} more" * (len(others) > 1)
-        raise InputError(f"reproduce: {others[0]}{more}: takes no --trace; figures of the Azure traces are {able}")
+    takes = {"--trace": {n for n, f in FIGURES.items() if f.takes_trace}}
+    takes |= {"--fits": {n for n, f in FIGURES.items() if f.takes_fits}}
+    what = {"--trace": "figures of the Azure traces are", "--fits": "figures whose iterations may be fitted ones are"}
+    for option, given in (("--trace", bool(trace)), ("--fits", fits is not None)):
+        others = [name for name in names if name not in takes[option]]
+        if given and others:
+            more = f" and {len(others) - 1} more" * (len(others) > 1)
+            able = ", ".join(sorted(takes[option]))
+            raise InputError(f"reproduce: {others[0]}{more}: takes no {option}; {what[option]} {able}")
 
 
 def main(name: str) -> None:

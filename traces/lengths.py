@@ -8,7 +8,10 @@ What is known about these, and from where:
 - the spread of ShareGPT's outputs is not printed, but Fig. 5.2 implies it. Orca (Max) holds 7 requests in Table 5.1's
   15,728 slots, and 13.3 % of the slots are reserved for tokens to come: 299 a request. A request of output O has
   O/2 tokens to come on average, and is there in proportion to O: E[O²] / 2 E[O] = 299, a CV of 0.877;
-- the other three spreads are known nowhere: they are taken to be the same, and the shape to be log-normal.
+- the spreads of Alpaca: 19.67 ± 15.19 prompt and 64.51 ± 64.85 output tokens (Zhao et al., WildChat, ICLR 2024,
+  Table 1; Llama-2's tokenizer, hence other means): CVs of 0.772 and 1.005;
+- the spread of ShareGPT's prompts is not known as the paper cut them: it is taken to be that of its outputs. All shapes
+  are taken to be log-normal.
 """
 
 from __future__ import annotations
@@ -130,8 +133,9 @@ SHAREGPT = LengthProfile(
     "sharegpt-like", 161.31, 337.99, source="means: Kwon et al. 2023, Fig. 11; output CV: implied by its Fig. 2"
 )
 ALPACA = LengthProfile(
-    "alpaca-like", 19.31, 58.45, source="means: Kwon et al. 2023, Fig. 11; CVs: assumed to be those of ShareGPT"
-)
+    "alpaca-like", 19.31, 58.45, 15.19 / 19.67, 64.85 / 64.51,
+    source="means: Kwon et al. 2023, Fig. 11; CVs: Zhao et al. 2024 (WildChat), Table 1",
+)  # fmt: skip
 
 LENGTHS: Mapping[str, LengthProfile] = MappingProxyType({"sharegpt": SHAREGPT, "alpaca": ALPACA})
 """Name -> profile."""

@@ -23,7 +23,8 @@ from ...traces.lengths import LengthProfile
 from ..report import Frame
 from ..style import BLACK, GREY
 from . import serving_rates
-from .serving_rates import LATER, SERVERS, UNLIMITED, Curve, Server
+from .servers import LLAMA, SERVERS, Server
+from .serving_rates import LATER, UNLIMITED, Curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,8 +55,6 @@ HOST_BLOCKS = 4096
 """Blocks that vLLM may swap to the host: four times its own memory's, more than it ever swaps."""
 
 OPT = SERVERS["OPT-13B"]
-LLAMA = Server("llama-13b", OPT.device, OPT.gpus, OPT.kv_gib)
-"""LLaMA-13B (§5.6.4) has the size of OPT-13B; Table 1 does not list it, so it gets OPT-13B's memory."""
 
 SYSTEMS = {
     "Orca (Max)": "orca-max",
@@ -172,11 +171,11 @@ def capacity(run: Run, at: At, seconds: float) -> float:
     """
     n = 256
     while True:
-        finish = run(at(AT_ONCE, n / AT_ONCE), seconds).finish
-        # Some request is unfinished: then others always waited until the end, and there were enough of them.
-        if np.isnan(finish).any():
+        result = run(at(AT_ONCE, n / AT_ONCE), seconds)
+        if np.isnan(result.scheduled).any():  # somebody waits to the end: the batch was never short of requests
             break
         n *= 4
+    finish = result.finish
     # The first third is left out: batches fill up there, and no long request has finished yet. The share is a guess.
     return int(((finish > seconds / 3) & (finish <= seconds)).sum()) / (2 / 3 * seconds)
 

@@ -11,9 +11,10 @@ from ..claims import Claim, Expectation, at_least, between, up_to, within
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import GREY, canvas, outside_legend
-from . import headlines
-from .headlines import LIMIT
-from .serving_rates import COLOURS, HOST, LATER, SERVERS, SYSTEMS, Curve, curve
+from .hinges import serving as hinges
+from .hinges.serving import LIMIT
+from .servers import MODELLED, SERVERS, Costs
+from .serving_rates import COLOURS, LATER, SYSTEMS, Curve, curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,7 +66,7 @@ Found = dict[tuple[str, str, str], Curve]
 """(model, workload, system) -> curve."""
 
 
-def curves(fast: bool, seed: int, progress: Progress = quiet) -> tuple[Frame, Found]:
+def curves(fast: bool, seed: int, progress: Progress = quiet, costs: Costs = MODELLED) -> tuple[Frame, Found]:
     """Measure every system on every workload and model.
 
     Returns
@@ -85,7 +86,7 @@ def curves(fast: bool, seed: int, progress: Progress = quiet) -> tuple[Frame, Fo
         server = SERVERS[model]
         seconds = _duration(fast, model, workload)
         found[model, workload, system] = curve(
-            system, server, WORKLOADS[workload], server.cost(), seconds, seed, LIMITS[-1]
+            system, server, WORKLOADS[workload], costs.of(server), seconds, seed, LIMITS[-1]
         )
     progress(len(jobs), len(jobs), "")
     rows = [
@@ -168,10 +169,10 @@ def draw_leads(frame: Frame, ax: Axes, over: str) -> Axes:
     return ax
 
 
-def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
+def run(fast: bool, out: Path, seed: int, progress: Progress = quiet, fits: Path | None = None) -> Report:
     """Make the figure. Full: traces of an hour (15 minutes for OPT-175B), as the paper's; fast: 15 minutes or five."""
-    session = Session("vllm/fig12", fast, out, seed)
-    frame, found = curves(fast, seed, progress)
+    session, costs = Session("vllm/fig12", fast, out, seed), Costs(fits)
+    frame, found = curves(fast, seed, progress, costs)
     session.table(frame)
     rates = session.table(sustained(found), "_sustained")
     lead = session.table(leads(rates), "_leads")
@@ -186,21 +187,19 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
             draw_leads(lead, ax, over)
         outside_legend(figure, axes[0, 0], ncols=3)
         session.figure(figure, "_leads")
-    hinges = headlines.found(seed, progress)
+    told = () if fits else hinges.found(seed, progress)  # what is moved is of the modelled cost
     spread = [f"{limit:g} s/token: {_told(leads(rates, limit))}" for limit in LIMITS]
     later = ", ".join(f"{m} {w} {x:.2f}×" for m, w, x in _over(lead, LATER))
     return session.finish(
-        [*judged(lead, {f.claim: f.needed for f in hinges}), EXPECTED["sudden"].judge(_suddenness(found))],
+        [*judged(lead, {f.claim: f.needed for f in told}), EXPECTED["sudden"].judge(_suddenness(found))],
         notes=[
-            f"two constants: {1e3 * HOST.iteration_s:.2f} ms of host time an iteration and {1e3 * HOST.sequence_s:.3f} "
-            "ms a sequence, fitted to vLLM's batches of 30.42 and 132.44 (vllm/fig13) and to nothing else; all systems "
-            "have them, and the A100's roofline (70 % of the sheet in matrices, 80 % elsewhere)",
+            costs.told(),
             f"a rate is sustained while the mean normalized latency is at most {LIMIT:g} s/token; vLLM over Orca (Max) "
             f"/ (Oracle) on ShareGPT at {'; at '.join(spread)}",
             "the paper's engine computes prompts and decodes as one sequence (§5.4.3), as Orca does, and nothing is "
             f"padded; over vLLM 0.2, which was later released with prompts apart, it leads by: {later}",
         ],
-        sensitivity=hinges,
+        sensitivity=told,
     )
 
 

@@ -13,16 +13,16 @@ from ...traces.lengths import ALPACA
 from ..claims import Expectation, at_least, within
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
-from ..sensitivity import Sensitivity, Swing
+from ..sensitivity import Sensitivity
 from ..style import canvas, outside_legend
 from . import decoding_rates as setup
 from .decoding_rates import BASIC, Method
-from .headlines import needed
-from .serving_rates import LATER, HostTime
+from .hinges.decoding import FINISHED, Moved, hinge, hosts, ratio
+from .servers import MODELLED, Costs
+from .serving_rates import LATER
 
 WIDEST = {False: Method(6), True: Method(6, True)}
 METHODS = (BASIC, *(Method(n, beam) for beam in (False, True) for n in (2, 4, 6)))
-COST = setup.OPT.cost()
 FAST = (BASIC, WIDEST[False], WIDEST[True])
 
 EXPECTED = {
@@ -45,7 +45,7 @@ EXPECTED = {
 }  # fmt: skip
 
 
-def curves(fast: bool, seed: int, progress: Progress = quiet) -> Frame:
+def curves(fast: bool, seed: int, progress: Progress = quiet, costs: Costs = MODELLED) -> Frame:
     """Measure every method under every system.
 
     Returns
@@ -55,8 +55,8 @@ def curves(fast: bool, seed: int, progress: Progress = quiet) -> Frame:
     """
     import pandas as pd
 
-    methods, seconds = (FAST, 120.0) if fast else (METHODS, 250.0)
-    cost, steps, parts = COST, len(methods) * len(setup.SYSTEMS), list[Frame]()
+    methods, seconds = (FAST, 600.0) if fast else (METHODS, 3600.0)
+    cost, steps, parts = costs.of(setup.OPT), len(methods) * len(setup.SYSTEMS), list[Frame]()
     for i, method in enumerate(methods):
         runs = {system: partial(_run, system, cost, seed) for system in setup.SYSTEMS}
         told = partial(_tell, progress, i * len(runs), steps, list(runs), method)
@@ -78,10 +78,10 @@ def _tell(progress: Progress, done: int, steps: int, systems: list[str], method:
     progress(done + systems.index(system), steps, f"{system}, {method}")
 
 
-def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
-    """Make the figure. Full: seven methods, 250 s of arrivals a point; fast: three methods, 120 s."""
-    session = Session("vllm/fig14", fast, out, seed)
-    frame = session.table(curves(fast, seed, progress))
+def run(fast: bool, out: Path, seed: int, progress: Progress = quiet, fits: Path | None = None) -> Report:
+    """Make the figure. Full: seven methods, an hour of arrivals a point, as the paper's; fast: three, ten minutes."""
+    session, costs = Session("vllm/fig14", fast, out, seed), Costs(fits)
+    frame = session.table(curves(fast, seed, progress, costs))
     widths = (6,) if fast else (2, 4, 6)
     with canvas(2, len(widths), height=2.5) as (figure, axes):
         for row, beam in zip(axes, (False, True), strict=True):
@@ -97,17 +97,13 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
             rates = setup.sustained(part, name)
             into[method] = float(rates["vLLM"] / rates["Orca (Oracle)"])
     samples, beams = str(WIDEST[False]), str(WIDEST[True])
-    hinges = tuple(_hinges(method, paper, seed) for method, paper in ((BASIC, 1.3), (WIDEST[True], 2.3)))
+    headlines = ((BASIC, 1.3), (WIDEST[True], 2.3))
+    hinges = {} if fits else {str(method): _hinges(method, paper, seed) for method, paper in headlines}
+    needed = {method: one.needed for method, one in hinges.items()}
     return session.finish(
         [
-            EXPECTED["basic"].judge(
-                gain["basic"],
-                why=hinges[0].needed,
-            ),
-            EXPECTED["beam"].judge(
-                gain[beams],
-                why=hinges[1].needed,
-            ),
+            EXPECTED["basic"].judge(gain["basic"], why=needed.get("basic", "")),
+            EXPECTED["beam"].judge(gain[beams], why=needed.get(beams, "")),
             EXPECTED["more"].judge(gain[samples] / gain["basic"]),
             EXPECTED["beams"].judge(
                 gain[beams] / gain[samples],
@@ -116,41 +112,40 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
         ],
         notes=[
             f"sustained: the highest rate up to which the normalized latency is {setup.LIMIT:g} s/token, interpolated; "
-            "short traces let rates above the capacity pass, for every system alike; the column capacity is without "
+            "traces shorter than the paper's hour let rates above the capacity pass; the column capacity is without "
             "this",
             "gains over Orca (Oracle), sustained and in requests finished while others always wait: "
             + "; ".join(f"{method} {gain[method]:.2f}×, {full[method]:.2f}×" for method in gain),
             "every sequence of Orca's has a chunk and a prompt of its own; the copies that its beams would make are "
             "not charged, which favours it",
-            "the cost and its two constants are those of vllm/fig12; the beams' one parameter is that of vllm/fig15",
+            f"{costs.told()}; the beams' one parameter is that of vllm/fig15",
         ],
-        sensitivity=hinges,
+        sensitivity=tuple(hinges.values()),
     )
 
 
 def _hinges(method: Method, paper: float, seed: int) -> Sensitivity:
-    """What the gain over Orca (Oracle) hinges on, by requests finished while others always wait."""
-    seconds = 120.0
+    """What the gain over Orca (Oracle) hinges on."""
+    modelled = MODELLED.of(setup.OPT)
 
-    def gain(cost: IterationCost = COST, survival: float = SURVIVAL, system: str = "vLLM", **options: Any) -> float:
+    def gain(cost: IterationCost = modelled, survival: float = SURVIVAL, system: str = "vLLM", **options: Any) -> float:
         def run(name: str, trace: LLMTrace, until: float | None) -> LLMResult:
             survivors = Genealogy(seed, survival)
             return setup.serve(name, setup.OPT, trace, cost, survivors=survivors, until=until, **options)
 
-        most = (setup.capacity(partial(run, s), partial(_at, method, seed), seconds) for s in (system, "Orca (Oracle)"))
-        return next(most) / next(most)
+        return ratio(lambda name: partial(run, name), partial(_at, method, seed), 300.0, system)
 
-    free, alone = (setup.OPT.cost(HostTime(*h)) for h in ((0.0, 0.0), (0.02, 0.0)))
-    swings = [
-        Swing("host: 3.6 ms, 0.31 ms a sequence", "none", "20 ms, 0", gain(free), gain(alone)),
-        Swing("prompts with decodes", "apart (0.2)", "≤ 256 running",
-              gain(system=LATER), gain(max_num_seqs=256)),
-    ]  # fmt: skip
+    moved = hosts(setup.OPT, gain, method.sequences)
+    moved += (
+        Moved("prompts with decodes", "apart (0.2)", "≤ 256 running",
+              lambda: gain(system=LATER), lambda: gain(max_num_seqs=256)),
+    )  # fmt: skip
     if method.beam:
-        swings.append(Swing(f"beams that go on, {SURVIVAL:g}", "0.5", "0.95", gain(survival=0.5), gain(survival=0.95)))
-    unit = "× Orca (Oracle), requests finished while others always wait"
-    needs = needed(paper, swings)
-    return Sensitivity(f"{method}: vLLM over Orca (Oracle)", paper, gain(), unit, tuple(swings), needs)
+        moved += (
+            Moved(f"beams that go on, {SURVIVAL:g}", "0.5", "0.95",
+                  lambda: gain(survival=0.5), lambda: gain(survival=0.95)),
+        )  # fmt: skip
+    return hinge(f"{method}: vLLM over Orca (Oracle)", paper, gain(), FINISHED, moved)
 
 
 if __name__ == "__main__":

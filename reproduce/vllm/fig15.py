@@ -14,6 +14,7 @@ from ..report import Frame, Progress, Report, Session, quiet
 from ..style import BLUE, GREY, canvas, outside_legend
 from . import decoding_rates as setup
 from .decoding_rates import Method
+from .servers import MODELLED, Costs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,7 +50,9 @@ EXPECTED = {
 }  # fmt: skip
 
 
-def saving(workload: str, method: Method, survival: float, requests: int, seeds: tuple[int, ...]) -> float:
+def saving(
+    workload: str, method: Method, survival: float, requests: int, seeds: tuple[int, ...], costs: Costs = MODELLED
+) -> float:
     """Share of the blocks that vLLM saves by sharing, averaged over time and seeds.
 
     Parameters
@@ -64,9 +67,11 @@ def saving(workload: str, method: Method, survival: float, requests: int, seeds:
         Number of requests that arrive.
     seeds : tuple of int
         A trace and a genealogy for each.
+    costs : Costs
+        What an iteration costs.
     """
     lengths, rate = WORKLOADS[workload]
-    cost = setup.OPT.cost()
+    cost = costs.of(setup.OPT)
     found = [
         setup.serve(
             "vLLM", setup.OPT, setup.arrivals(lengths, rate, requests / rate, seed, method), cost,
@@ -77,7 +82,7 @@ def saving(workload: str, method: Method, survival: float, requests: int, seeds:
     return sum(found) / len(found)
 
 
-def fit(requests: int, seeds: tuple[int, ...]) -> float:
+def fit(requests: int, seeds: tuple[int, ...], costs: Costs = MODELLED) -> float:
     """The survival at which two beams on Alpaca save what the paper says, to 0.005.
 
     Raises
@@ -90,7 +95,7 @@ def fit(requests: int, seeds: tuple[int, ...]) -> float:
     target = PAPER["Alpaca", True][2]
 
     def off(survival: float) -> float:
-        return saving(*FITTED, survival, requests, seeds) / target - 1
+        return saving(*FITTED, survival, requests, seeds, costs) / target - 1
 
     try:
         # Not 1: beams that always go on in their own place never share a block again.
@@ -99,7 +104,7 @@ def fit(requests: int, seeds: tuple[int, ...]) -> float:
         raise InputError(f"survival: no chance in [0, 0.99] makes two beams save {target:.2%} of the memory") from None
 
 
-def savings(fast: bool, seed: int, progress: Progress = quiet) -> tuple[Frame, float]:
+def savings(fast: bool, seed: int, progress: Progress = quiet, costs: Costs = MODELLED) -> tuple[Frame, float]:
     """What every method saves on both workloads, and the survival of beams.
 
     Returns
@@ -115,7 +120,7 @@ def savings(fast: bool, seed: int, progress: Progress = quiet) -> tuple[Frame, f
     requests = {"Alpaca": 250, "ShareGPT": 60} if fast else {"Alpaca": 2000, "ShareGPT": 500}
     seeds = (seed,) if fast else (seed, seed + 1, seed + 2)
     progress(0, 13, "calibration on two beams")
-    survival, rows = fit(requests["Alpaca"], seeds), []
+    survival, rows = fit(requests["Alpaca"], seeds, costs), []
     for workload, (_, rate) in WORKLOADS.items():
         for method in METHODS:
             progress(1 + len(rows), 13, f"{workload}, {method}")
@@ -128,9 +133,11 @@ def savings(fast: bool, seed: int, progress: Progress = quiet) -> tuple[Frame, f
                     "method": str(method),
                     "sequences": method.sequences,
                     "beam": method.beam,
-                    "saving": saving(workload, method, survival, requests[workload], seeds),
+                    "saving": saving(workload, method, survival, requests[workload], seeds, costs),
                     "saving_paper": paper,
-                    "saving_neutral": saving(workload, method, 0.0, requests[workload], seeds) if method.beam else None,
+                    "saving_neutral": saving(workload, method, 0.0, requests[workload], seeds, costs)
+                    if method.beam
+                    else None,
                     "role": "calibrated" if (workload, method) == FITTED else role,
                 }
             )
@@ -149,10 +156,10 @@ def draw(frame: Frame, ax: Axes, title: str) -> Axes:
     return ax
 
 
-def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
+def run(fast: bool, out: Path, seed: int, progress: Progress = quiet, fits: Path | None = None) -> Report:
     """Make the figure. Full: three traces of 2000 (ShareGPT: 500) requests; fast: one of 250 (60)."""
-    session = Session("vllm/fig15", fast, out, seed)
-    frame, survival = savings(fast, seed, progress)
+    session, costs = Session("vllm/fig15", fast, out, seed), Costs(fits)
+    frame, survival = savings(fast, seed, progress, costs)
     session.table(frame)
     with canvas(2, 2, height=2.4) as (figure, axes):
         for row, workload in zip(axes, WORKLOADS, strict=True):
@@ -164,7 +171,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 
     ours = frame.set_index(["workload", "method"])
     beams = "real beams die out less evenly than ours: with one chance for all of them, long outputs keep one ancestor"
-    blocks = "what samples share is the prompt's full blocks: it depends on the spread of the prompts, which is assumed"
+    blocks = "what samples share is the prompt's full blocks of 16: it depends on the whole distribution of the prompts"
     claims = [EXPECTED["survival"].judge(survival)]
     for key, expected in EXPECTED.items():
         if isinstance(key, tuple):
@@ -180,6 +187,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
             "saved: what the sequences that run would hold with blocks of their own, less what they hold, over the "
             "former, averaged over the time in which something runs",
             "all beams of a request are as long as its output; real ones may end before",
+            costs.told(),
         ],
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,8 +13,11 @@ from ...traces.lengths import LengthProfile
 from ..claims import Expectation, within
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
+from ..sensitivity import Sensitivity
 from ..style import canvas, outside_legend
 from . import decoding_rates as setup
+from .hinges.decoding import FINISHED, Moved, hinge, hosts, ratio
+from .servers import LLAMA, MODELLED, Costs
 from .serving_rates import LATER, UNLIMITED
 
 SENTENCES = LengthProfile(
@@ -41,21 +45,21 @@ EXPECTED = {
 def serve(name: str, tokens: int, cost: IterationCost, trace: LLMTrace, until: float | None) -> LLMResult:
     """Requests served by one of `NAMES`, with a prefix of so many tokens."""
     if name == "vLLM V1":
-        config = {"num_blocks": setup.LLAMA.slots // setup.BLOCK, "max_model_len": 2048}
+        config = {"num_blocks": LLAMA.slots // setup.BLOCK, "max_model_len": 2048}
         config |= {"max_num_seqs": UNLIMITED, "max_num_batched_tokens": 2048}
         options = SimulateOptions(until=until)
         return simulate_llm(trace, policy="vllm-v1", config=config, cost=cost, options=options, engine="compiled")
     system = "vLLM" if name == "vLLM, not shared" else name
     if name in ("vLLM", LATER):
-        return setup.serve(system, setup.LLAMA, trace, cost, until=until, prefixes=(tokens,))
-    return setup.serve(system, setup.LLAMA, trace, cost, until=until)
+        return setup.serve(system, LLAMA, trace, cost, until=until, prefixes=(tokens,))
+    return setup.serve(system, LLAMA, trace, cost, until=until)
 
 
-def _at(tokens: int, seed: int, rate: float, seconds: float) -> LLMTrace:
-    return with_prefix(setup.arrivals(SENTENCES, rate, seconds, seed), tokens)
+def _at(tokens: int, seed: int, rate: float, seconds: float, sentences: LengthProfile = SENTENCES) -> LLMTrace:
+    return with_prefix(setup.arrivals(sentences, rate, seconds, seed), tokens)
 
 
-def curves(fast: bool, seed: int, progress: Progress = quiet) -> Frame:
+def curves(fast: bool, seed: int, progress: Progress = quiet, costs: Costs = MODELLED) -> Frame:
     """Measure all systems with both prefixes.
 
     Returns
@@ -65,7 +69,7 @@ def curves(fast: bool, seed: int, progress: Progress = quiet) -> Frame:
     """
     import pandas as pd
 
-    seconds, cost, parts = 120.0 if fast else 600.0, setup.LLAMA.cost(), list[Frame]()
+    seconds, cost, parts = 120.0 if fast else 1200.0, costs.of(LLAMA), list[Frame]()
     for panel, tokens in PREFIXES.items():
         runs = {name: partial(serve, name, tokens, cost) for name in NAMES}
 
@@ -78,16 +82,17 @@ def curves(fast: bool, seed: int, progress: Progress = quiet) -> Frame:
     return pd.concat(parts, ignore_index=True)[["panel", "prefix", *parts[0].columns[:5]]]
 
 
-def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
-    """Make the figure. Full: ten minutes of arrivals a point; fast: two."""
-    session = Session("vllm/fig16", fast, out, seed)
-    frame = session.table(curves(fast, seed, progress))
+def run(fast: bool, out: Path, seed: int, progress: Progress = quiet, fits: Path | None = None) -> Report:
+    """Make the figure. Full: twenty minutes of arrivals a point; fast: two."""
+    session, costs = Session("vllm/fig16", fast, out, seed), Costs(fits)
+    frame = session.table(curves(fast, seed, progress, costs))
     with canvas(1, 2, height=2.7) as (figure, axes):
         for ax, (panel, tokens) in zip(axes[0], PREFIXES.items(), strict=True):
             setup.draw(frame[frame.panel == panel], ax, f"{panel}, {tokens} tokens")
         outside_legend(figure, axes[0, 0])
         session.figure(figure)
 
+    told_by = {} if fits else {panel: _hinges(panel, seed) for panel in PREFIXES}
     claims, told = [], []
     for panel, tokens in PREFIXES.items():
         rate, full = (setup.sustained(frame[frame.panel == panel], c) for c in ("sustained", "capacity"))
@@ -95,9 +100,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
         claims.append(
             EXPECTED[panel].judge(
                 float(rate["vLLM"] / rate["Orca (Oracle)"]),
-                why="the lengths of the translations are assumed: "
-                f"of requests finished while others always wait the ratio is {more['vLLM']:.2f}, and "
-                f"{more['vLLM, not shared']:.2f} if vLLM does not share the prefix either",
+                why=told_by[panel].needed if panel in told_by else "",
             )
         )
         told.append(f"{tokens} tokens: " + ", ".join(f"{name} {more[name]:.2f}×" for name in NAMES[1:]))
@@ -106,11 +109,32 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
         notes=[
             f"lengths: {SENTENCES.source}",
             "requests finished while others always wait, over Orca (Oracle)'s: " + "; ".join(told),
-            "Orca computes and keeps the whole prompt of every request; prompts cost computation and reading here, on "
-            "vllm/fig12's roofline and host time",
+            "Orca computes and keeps the whole prompt of every request; prompts cost computation and reading here",
+            costs.told() + ("; LLaMA-13B takes what OPT-13B's fits say" if fits else ""),
             "LLaMA-13B has OPT-13B's memory for keys and values, 12 GiB; Table 1 does not list it",
         ],
+        sensitivity=tuple(told_by.values()),
     )
+
+
+def _hinges(panel: str, seed: int) -> Sensitivity:
+    """What the gain over Orca (Oracle) hinges on."""
+    tokens, modelled = PREFIXES[panel], MODELLED.of(LLAMA)
+
+    def gain(cost: IterationCost = modelled, system: str = "vLLM", **lengths: float) -> float:
+        at = partial(_at, tokens, seed, sentences=replace(SENTENCES, **lengths))
+        return ratio(lambda name: partial(serve, name, tokens, cost), at, 60.0, system)
+
+    moved = (
+        *hosts(LLAMA, gain),
+        Moved("translations of 40 tokens", "20", "80",
+              lambda: gain(output_mean=20.0), lambda: gain(output_mean=80.0)),
+        Moved("sentences of 28 tokens", "14", "56", lambda: gain(prompt_mean=14.0), lambda: gain(prompt_mean=56.0)),
+        Moved("vLLM's rule", "apart (0.2)", "prefix not shared",
+              lambda: gain(system=LATER), lambda: gain(system="vLLM, not shared")),
+    )  # fmt: skip
+    paper = {"1-shot": 1.67, "5-shot": 3.58}[panel]
+    return hinge(f"{panel}, {tokens} tokens: vLLM over Orca (Oracle)", paper, gain(), FINISHED, moved)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -10,15 +11,18 @@ import numpy as np
 from ...profiles.llm.iteration import IterationCost
 from ...simulator.llm import LLMResult, LLMTrace
 from ...simulator.llm.decoding.workloads import chat_rounds
-from ...traces.lengths import SHAREGPT
+from ...traces.lengths import SHAREGPT, LengthProfile
 from ..claims import Expectation, at_least, at_most, between, within
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
+from ..sensitivity import Sensitivity
 from ..style import BLUE, canvas, outside_legend
 from . import decoding_rates as setup
+from .hinges.decoding import Moved, hinge, hosts, ratio
+from .servers import HOST, MODELLED, Costs
 
-ROUNDS = 3.5
-"""Mean rounds of a conversation: assumed, the thesis gives none."""
+ROUNDS = 3.51
+"""Mean rounds of a conversation of ShareGPT (Zhao et al., WildChat, ICLR 2024, Table 1); the thesis gives none."""
 ORCAS = ("Orca (Max)", "Orca (Pow2)", "Orca (Oracle)")
 
 EXPECTED = {
@@ -43,8 +47,8 @@ EXPECTED = {
 }  # fmt: skip
 
 
-def _at(rounds: float, seed: int, rate: float, seconds: float) -> LLMTrace:
-    drawn = SHAREGPT.sample(20_000, seed)
+def _at(rounds: float, seed: int, rate: float, seconds: float, lengths: LengthProfile = SHAREGPT) -> LLMTrace:
+    drawn = lengths.sample(20_000, seed)
     n = max(1, round(rate * seconds))
     return chat_rounds(drawn.prompt, drawn.output, n, rate=rate, rounds=rounds, seed=seed)
 
@@ -68,7 +72,7 @@ def least_chunk() -> int:
     return min(taken)
 
 
-def curves(fast: bool, seed: int, progress: Progress = quiet) -> tuple[Frame, Frame]:
+def curves(fast: bool, seed: int, progress: Progress = quiet, costs: Costs = MODELLED) -> tuple[Frame, Frame]:
     """Measure all systems.
 
     Returns
@@ -76,11 +80,12 @@ def curves(fast: bool, seed: int, progress: Progress = quiet) -> tuple[Frame, Fr
     DataFrame
         The columns of `decoding_rates.measure`.
     DataFrame
-        Columns rounds, capacity_ratio: vLLM over Orca (Oracle) while requests always wait, for other conversations.
+        For other conversations, while requests always wait: columns rounds, share_1024 (of the prompts), capacity_ratio
+        (vLLM over Orca (Oracle)), orcas_ratio (the fastest of the three over the slowest).
     """
     import pandas as pd
 
-    seconds, cost = 1800.0 if fast else 3600.0, setup.OPT.cost()
+    seconds, cost = 1800.0 if fast else 3600.0, costs.of(setup.OPT)
     runs = {system: partial(serve, system, cost) for system in setup.SYSTEMS}
     systems = list(runs)
     frame = setup.measure(
@@ -92,15 +97,17 @@ def curves(fast: bool, seed: int, progress: Progress = quiet) -> tuple[Frame, Fr
         most = {name: setup.capacity(runs[name], partial(_at, rounds, seed), seconds) for name in systems}
         prompts = _at(rounds, seed, 1.0, 5000.0).prompt_tokens
         row = {"rounds": rounds, "share_1024": float(np.mean(prompts == 1024))}
-        rows.append({**row, "capacity_ratio": most["vLLM"] / most["Orca (Oracle)"]})
+        row |= {"capacity_ratio": most["vLLM"] / most["Orca (Oracle)"]}
+        orcas = [most[orca] for orca in ORCAS]
+        rows.append(row | {"orcas_ratio": max(orcas) / min(orcas)})
     progress(len(runs) + 1, len(runs) + 1, "")
     return frame, pd.DataFrame(rows)
 
 
-def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
+def run(fast: bool, out: Path, seed: int, progress: Progress = quiet, fits: Path | None = None) -> Report:
     """Make the figure. Full: an hour of arrivals a point; fast: half an hour."""
-    session = Session("vllm/fig17", fast, out, seed)
-    frame, other = curves(fast, seed, progress)
+    session, costs = Session("vllm/fig17", fast, out, seed), Costs(fits)
+    frame, other = curves(fast, seed, progress, costs)
     session.table(frame)
     session.table(other, "_rounds")
     with canvas(1, 2, height=2.7) as (figure, axes):
@@ -115,13 +122,18 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
         session.figure(figure)
 
     rate, full = setup.sustained(frame), setup.sustained(frame, "capacity")
-    longest = other.iloc[-1]
+    hinges = () if fits else (_hinges(seed),)
+    long, longest = other[other.rounds == ROUNDS].iloc[0], other.iloc[-1]
     why = (
-        f"while requests always wait it is {{:.2f}}; how many fit follows from the lengths, which are assumed: with "
-        f"{longest.rounds:g} rounds, {longest.share_1024:.0%} of the prompts at 1024 tokens, it is "
-        f"{longest.capacity_ratio:.2f} (over Orca (Oracle))"
+        f"of requests finished while others always wait it is {{:.2f}}; prompts of 1024 tokens and ShareGPT's answers "
+        f"fit {_most_held(seed):.2f} times as often in blocks as in seven chunks of 2048, and prompts and iterations "
+        f"of more requests take their time; {' '.join(one.needed for one in hinges)}"
     )
-    long = 100 * float(other.share_1024[other.rounds == ROUNDS].iloc[0])
+    of_rounds = (
+        f"conversations of {longest.rounds:g} rounds have {longest.share_1024:.0%} of their prompts at 1024 tokens; "
+        f"then the Orcas are {longest.orcas_ratio:.2f} apart while requests always wait, and vLLM is at "
+        f"{longest.capacity_ratio:.2f} times Orca (Oracle)"
+    )
     orcas = rate[list(ORCAS)]
     return session.finish(
         [
@@ -129,19 +141,53 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
                 EXPECTED[orca].judge(float(rate["vLLM"] / rate[orca]), why=why.format(full["vLLM"] / full[orca]))
                 for orca in ORCAS
             ),
-            EXPECTED["long"].judge(long, why="the number of rounds is assumed"),
-            EXPECTED["alike"].judge(
-                float(orcas.max() / orcas.min()), why="the shorter prompts of first rounds leave room for predictions"
-            ),
+            EXPECTED["long"].judge(100 * long.share_1024, why=of_rounds),
+            EXPECTED["alike"].judge(float(orcas.max() / orcas.min()), why=of_rounds),
             EXPECTED["chunk"].judge(least_chunk()),
         ],
         notes=[
-            f"conversations have {ROUNDS:g} rounds on average (geometric; assumed), messages and answers ShareGPT's "
-            "lengths; a request is some round of some conversation, cut to its last 1024 tokens",
+            f"conversations have {ROUNDS:g} rounds on average, as ShareGPT's (WildChat, Table 1), in a geometric "
+            "distribution (assumed), messages and answers ShareGPT's lengths; a request is some round of some "
+            "conversation, cut to its last 1024 tokens",
             "nothing is kept between rounds, as in the thesis, so rounds arrive at random each by itself",
-            f"sustained: up to {setup.LIMIT:g} s/token; the cost and its two constants are those of vllm/fig12",
+            f"sustained: up to {setup.LIMIT:g} s/token; {costs.told()}",
         ],
+        sensitivity=hinges,
     )
+
+
+def _most_held(seed: int) -> float:
+    """Requests with prompts of 1024 tokens that blocks hold, over the seven of 2048-token chunks.
+
+    An answer of n tokens is there in proportion to n, and has n/2 tokens on average.
+    """
+    answers = np.minimum(SHAREGPT.sample(20_000, seed).output, 1024)
+    held = 1024 + float((answers**2).mean() / (2 * answers.mean()))
+    return setup.OPT.slots / held / (setup.OPT.slots // 2048)
+
+
+def _hinges(seed: int) -> Sensitivity:
+    """What the gain over Orca (Oracle) hinges on, by rates sustained."""
+    modelled = MODELLED.of(setup.OPT)
+
+    def gain(
+        cost: IterationCost = modelled, rounds: float = ROUNDS, limit: float = setup.LIMIT, **lengths: float
+    ) -> float:
+        at = partial(_at, rounds, seed, lengths=replace(SHAREGPT, **lengths))
+        return ratio(lambda name: partial(serve, name, cost), at, 1800.0, limit=limit)
+
+    fast, slow = (setup.OPT.cost(HOST, computing=x) for x in (10.0, 0.5))
+    moved = (
+        *hosts(setup.OPT, gain),
+        Moved(f"mean rounds, {ROUNDS:g}", "1", "12", lambda: gain(rounds=1.0), lambda: gain(rounds=12.0)),
+        Moved("answers of 338 tokens", "169", "507",
+              lambda: gain(output_mean=169.0), lambda: gain(output_mean=507.0)),
+        Moved("FLOP/s, 70 % of the sheet", "× 0.5", "× 10", lambda: gain(slow), lambda: gain(fast)),
+        Moved(f"latency limit, {setup.LIMIT:g} s/token", "0.1", "0.4",
+              lambda: gain(limit=0.1), lambda: gain(limit=0.4)),
+    )  # fmt: skip
+    unit = f"× Orca (Oracle), rates sustained up to {setup.LIMIT:g} s/token"
+    return hinge("chat: vLLM over Orca (Oracle)", 2.0, gain(), unit, moved)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from ..claims import Expectation, at_least, at_most
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import BLUE, GREEN, GREY, ORANGE, canvas, outside_legend, plain_ticks
-from .serving_rates import GIB, SERVERS, requests, served
+from .servers import GIB, SERVERS
+from .serving_rates import requests, served
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

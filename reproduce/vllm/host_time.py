@@ -12,8 +12,10 @@ from statistics import fmean
 from typing import Any
 
 from ...errors import InputError
+from ...profiles.llm import IterationCost
 from ...traces.lengths import ALPACA, SHAREGPT, LengthProfile
-from .serving_rates import HOST, SERVERS, HostTime, batch, requests, served
+from .servers import HOST, SERVERS, HostTime
+from .serving_rates import batch, requests, served
 
 __all__ = ["BATCHES", "WORKLOADS", "calibrated", "mean_batch"]
 
@@ -27,7 +29,7 @@ CLOSE = 0.005
 """Relative error at which a batch counts as met; seeds differ by more."""
 
 
-def mean_batch(system: str, workload: str, host: HostTime, seeds: Sequence[int], **options: Any) -> float:
+def mean_batch(system: str, workload: str, cost: IterationCost, seeds: Sequence[int], **options: Any) -> float:
     """Requests that a system batches with OPT-13B, without the first sixth of the time, in which batches fill up.
 
     Parameters
@@ -36,8 +38,8 @@ def mean_batch(system: str, workload: str, host: HostTime, seeds: Sequence[int],
         A key of `SYSTEMS`, or `LATER`.
     workload : str
         A key of `WORKLOADS`.
-    host : HostTime
-        What the host adds.
+    cost : IterationCost
+        Seconds of an iteration.
     seeds : sequence of int
         A trace for each; all systems see the same ones.
     **options
@@ -45,7 +47,6 @@ def mean_batch(system: str, workload: str, host: HostTime, seeds: Sequence[int],
     """
     lengths, rate, duration = WORKLOADS[workload]
     server = SERVERS["OPT-13B"]
-    cost = server.cost(host)
     found = (
         served(system, server, requests(lengths, rate, duration, seed), cost, until=duration, **options)
         for seed in seeds
@@ -72,7 +73,8 @@ def calibrated(seeds: Sequence[int], system: str = "vLLM") -> HostTime:
 
     def off(x: Any) -> list[float]:
         host = HostTime(max(0.0, float(x[0])) * 1e-3, max(0.0, float(x[1])) * 1e-4)
-        return [math.log(mean_batch(system, w, host, seeds) / target) for w, target in BATCHES.items()]
+        cost = SERVERS["OPT-13B"].cost(host)
+        return [math.log(mean_batch(system, w, cost, seeds) / target) for w, target in BATCHES.items()]
 
     # Batches are steps of whole requests: the derivatives are taken over 2 %, not over the last digits.
     start = [HOST.iteration_s / 1e-3, HOST.sequence_s / 1e-4]

@@ -1,39 +1,32 @@
 """The setting of the vLLM thesis' §5.6: OPT models on A100s, five systems, and the request rate that each sustains.
 
-An iteration takes what `iteration_cost` says of an A100 of which nothing was measured, its roofline, at 70 % of the
-data sheet in matrices and 80 % elsewhere, all-reduces over NVLink; and host time, of the iteration and of each sequence
-in it. These two constants are fitted to two published batches (`host_time`); everything else is predicted. All systems
-have the same cost, none has a limit on its sequences but memory, and none but FasterTransformer, whose batches are
-static, computes padding.
+`servers` has the GPUs and what an iteration costs. All systems have the same cost, none has a limit on its sequences
+but memory, and none but FasterTransformer, whose batches are static, computes padding.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from ...errors import InputError
-from ...profiles import device
-from ...profiles.llm import NO_OVERHEADS, IterationCost, decoder, iteration_cost
+from ...profiles.llm import IterationCost, decoder
 from ...seeds import generator
 from ...simulator.llm import LLMResult, LLMTrace, SimulateOptions, SwapCost, simulate_llm
 from ...traces.lengths import LengthProfile
 from ..style import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION
+from .servers import Server
 
 __all__ = [
     "COLOURS",
-    "HOST",
     "LATER",
-    "SERVERS",
     "SYSTEMS",
     "Curve",
-    "HostTime",
-    "Server",
     "batch",
     "capacity",
     "curve",
@@ -41,7 +34,6 @@ __all__ = [
     "served",
 ]
 
-GIB = 2**30
 BLOCK = 16
 """Tokens in a block: vLLM's default (§5.7.2)."""
 UNLIMITED = 4096
@@ -49,75 +41,6 @@ UNLIMITED = 4096
 TIMES = (0.4, 0.7, 0.85, 1.0, 1.15, 1.3, 1.6, 2.0, 3.0)
 """Rates of a curve, as multiples of what the system finishes while requests always wait."""
 
-
-@dataclass(frozen=True, slots=True)
-class HostTime:
-    """What the host adds to the kernels.
-
-    Parameters
-    ----------
-    iteration_s, sequence_s : float
-        Seconds of an iteration, and of each sequence in it; >= 0.
-    """
-
-    iteration_s: float
-    sequence_s: float
-
-
-HOST = HostTime(3.62e-3, 0.307e-3)
-"""What `host_time.calibrated` finds (seeds 0 to 2); vllm/fig13 finds it anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """A row of Table 1.
-
-    Parameters
-    ----------
-    model : str
-        The model's name.
-    device : str
-        Name of its GPUs' type.
-    gpus : int
-        Number of GPUs, which is the degree of tensor parallelism.
-    kv_gib : int
-        Memory for keys and values on all of them, GiB.
-    """
-
-    model: str
-    device: str
-    gpus: int
-    kv_gib: int
-
-    @property
-    def slots(self) -> int:
-        """Tokens whose keys and values fit."""
-        return self.kv_gib * GIB // decoder(self.model).kv_bytes_per_token()
-
-    def cost(self, host: HostTime = HOST, *, computing: float = 1.0) -> IterationCost:
-        """Seconds of an iteration on devices that compute `computing` times as fast as their roofline says.
-
-        Raises
-        ------
-        InputError
-            If `computing` is not positive.
-        """
-        if not computing > 0:
-            raise InputError(f"computing: expected a positive factor (got {computing})")
-        sheet = device(self.device)
-        reached = replace(sheet, peak_flops=computing * sheet.peak_flops)
-        overheads = replace(NO_OVERHEADS, scheduler_s=host.iteration_s, per_sequence_s=host.sequence_s)
-        return iteration_cost(decoder(self.model), reached, tp=self.gpus, overheads=overheads)
-
-
-SERVERS: Mapping[str, Server] = MappingProxyType(
-    {
-        "OPT-13B": Server("opt-13b", "a100-40gb", 1, 12),
-        "OPT-66B": Server("opt-66b", "a100-40gb", 4, 21),
-        "OPT-175B": Server("opt-175b", "a100-80gb", 8, 264),
-    }
-)
-"""Table 1."""
 
 SYSTEMS: Mapping[str, str] = MappingProxyType(
     {

@@ -14,7 +14,7 @@ from ....reprs import Shown
 from ..iteration import Iteration
 from .parts import Part
 
-__all__ = ["FittedCost", "load_fits"]
+__all__ = ["FittedCost", "fits_in", "load_fits"]
 
 MS = 1e-3
 
@@ -68,6 +68,21 @@ class FittedCost(Shown):
         return tuple(parts)
 
 
+def fits_in(path: str | Path) -> dict[str, tuple[int, ...]]:
+    """What a file of fits has: model's short name, such as opt-13b -> tensor-parallel degrees.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or is not a table of models and degrees.
+    """
+    said = _said(path)
+    degrees = {_short(name): list(cast(dict[str, Any], f)) for name, f in said.items() if isinstance(f, dict)}
+    if len(degrees) < len(said) or not all(tp.isdecimal() for tps in degrees.values() for tp in tps):
+        raise InputError(f"{path}: expected models, each with a fit for each tensor-parallel degree")
+    return {name: tuple(int(tp) for tp in tps) for name, tps in degrees.items()}
+
+
 def load_fits(path: str | Path, model: str, tp: int = 1) -> FittedCost:
     """Read the fit of one model at one tensor-parallel degree (the format of DistServe's simulator, milliseconds).
 
@@ -76,13 +91,9 @@ def load_fits(path: str | Path, model: str, tp: int = 1) -> FittedCost:
     InputError
         If the file cannot be read, the model or degree is not in it, or a coefficient is no number.
     """
-    path = Path(path)
-    try:
-        said = cast(dict[str, Any], json.loads(readable(path).read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
-    names = {name.rpartition("/")[2].lower(): name for name in said}
-    short = model.rpartition("/")[2].lower()
+    said = _said(path)
+    names = {_short(name): name for name in said}
+    path, short = Path(path), _short(model)
     if short not in names:
         raise InputError(f"{path}: no fit of {model!r}; there is {', '.join(said)}")
     degrees = said[names[short]]
@@ -101,6 +112,20 @@ def load_fits(path: str | Path, model: str, tp: int = 1) -> FittedCost:
             f"{path}: {model}, tp {tp}: decoding_large_small_bs_threshold: expected a number (got {switch!r})"
         )
     return FittedCost(lines[0], lines[1], lines[2], int(switch), f"{path.name}: {model}, tp {tp}, A100-80GB")
+
+
+def _said(path: str | Path) -> dict[str, Any]:
+    try:
+        said: Any = json.loads(readable(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
+    if not isinstance(said, dict):
+        raise InputError(f"{path}: expected a table of models (got {type(said).__name__})")
+    return cast(dict[str, Any], said)
+
+
+def _short(model: str) -> str:
+    return model.rpartition("/")[2].lower()
 
 
 def _number(value: Any) -> bool:

@@ -89,7 +89,7 @@ def test_beams_let_vllm_take_more_than_chunks_do():
 def test_a_shared_prefix_lets_more_requests_in_and_computes_less():
     at = partial(fig16._at, 341, 0)
     most = {
-        name: decoding_rates.capacity(partial(fig16.serve, name, 341, COST), at, 6.0)
+        name: decoding_rates.capacity(partial(fig16.serve, name, 341, COST), at, 20.0)
         for name in ("Orca (Oracle)", "vLLM, not shared", "vLLM")
     }
     assert most["vLLM"] > 2 * most["Orca (Oracle)"]

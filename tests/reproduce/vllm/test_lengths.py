@@ -5,7 +5,8 @@ import json
 import pytest
 from meshwright.profiles.llm.linear import ConstantCost
 from meshwright.reproduce.vllm import fig02, fig13, host_time, kv_memory, table1
-from meshwright.reproduce.vllm.serving_rates import HOST, LATER
+from meshwright.reproduce.vllm.servers import HOST, SERVERS
+from meshwright.reproduce.vllm.serving_rates import LATER
 from meshwright.simulator.llm import LLMRequest
 from meshwright.traces.lengths import SHAREGPT
 
@@ -47,7 +48,9 @@ def test_fig13_fits_two_batches_and_predicts_six():
     assert fig13.held("Orca (Max)", "Alpaca", 0) == pytest.approx(7.0)
     host = host_time.calibrated((0,))
     for workload, target in host_time.BATCHES.items():
-        assert host_time.mean_batch("vLLM", workload, host, (0,)) == pytest.approx(target, rel=host_time.CLOSE)
+        assert host_time.mean_batch("vLLM", workload, SERVERS["OPT-13B"].cost(host), (0,)) == pytest.approx(
+            target, rel=host_time.CLOSE
+        )
     # Another trace's constants: the rest of the figures take those of three.
     assert host.iteration_s == pytest.approx(HOST.iteration_s, rel=0.2)
     assert host.sequence_s == pytest.approx(HOST.sequence_s, rel=0.05)
@@ -58,6 +61,7 @@ def test_fig13_fits_two_batches_and_predicts_six():
 
 def test_released_later_it_batches_all_that_fits():
     """0.2's rule stops decoding for prompts: at the paper's rate it is full, where the paper's vLLM is not."""
-    later, paper = (host_time.mean_batch(s, "Alpaca", HOST, (0,)) for s in (LATER, "vLLM"))
+    cost = SERVERS["OPT-13B"].cost()
+    later, paper = (host_time.mean_batch(s, "Alpaca", cost, (0,)) for s in (LATER, "vLLM"))
     assert later > 1.3 * paper
     assert later == pytest.approx(fig13.held(LATER, "Alpaca", 0), rel=0.05)

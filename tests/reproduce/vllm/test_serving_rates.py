@@ -7,24 +7,25 @@ from meshwright.errors import InputError
 from meshwright.profiles import device
 from meshwright.profiles.llm import ConstantCost, Iteration, LinearCost, decoder
 from meshwright.reproduce.sensitivity import Swing
-from meshwright.reproduce.vllm import fig11, fig12, fig18, fig19, headlines
+from meshwright.reproduce.vllm import fig11, fig12, fig18, fig19, servers
 from meshwright.reproduce.vllm import serving_rates as setup
+from meshwright.reproduce.vllm.hinges import serving as headlines
 from meshwright.simulator.llm import LLMTrace
 from meshwright.traces.lengths import ALPACA, SHAREGPT
 
 
 def test_servers_are_table_5_1():
-    assert [s.slots for s in setup.SERVERS.values()] == [15_728, 9_557, 60_074]
-    assert [s.gpus * device(s.device).memory_bytes / 2**30 for s in setup.SERVERS.values()] == [40, 160, 640]
+    assert [s.slots for s in servers.SERVERS.values()] == [15_728, 9_557, 60_074]
+    assert [s.gpus * device(s.device).memory_bytes / 2**30 for s in servers.SERVERS.values()] == [40, 160, 640]
 
 
 def test_an_iteration_is_the_roofline_and_the_host():
-    server = setup.SERVERS["OPT-13B"]
+    server = servers.SERVERS["OPT-13B"]
     decode, wide = Iteration((), 1, 1, 1), Iteration((), 100, 1000, 100)
     weights = decoder("opt-13b").weight_bytes() / 1.555e12
-    none = setup.HostTime(0.0, 0.0)
+    none = servers.HostTime(0.0, 0.0)
     assert 1 < server.cost(none).seconds(decode) / weights < 1 / 0.65  # 70 % of the bandwidth in matrices
-    host = setup.HostTime(3e-3, 1e-4)
+    host = servers.HostTime(3e-3, 1e-4)
     for one, sequences in ((decode, 1), (wide, 100)):
         added = server.cost(host).seconds(one) - server.cost(none).seconds(one)
         assert added == pytest.approx(3e-3 + 1e-4 * sequences)
@@ -36,7 +37,7 @@ def test_an_iteration_is_the_roofline_and_the_host():
 
 
 def test_a_batch_is_averaged_over_time():
-    server, cost = setup.SERVERS["OPT-13B"], ConstantCost(1.0)
+    server, cost = servers.SERVERS["OPT-13B"], ConstantCost(1.0)
     trace = LLMTrace([0.0, 5.0], [4, 4], [2, 2])
     assert setup.batch(setup.served("vLLM", server, trace, cost), 0.0, 10.0) == pytest.approx(4 / 10)
     assert setup.batch(setup.served("Orca (Max)", server, trace, cost), 6.0, 10.0) == pytest.approx(1 / 4)
@@ -44,8 +45,10 @@ def test_a_batch_is_averaged_over_time():
 
 def test_what_a_headline_needs_is_said():
     swings = (Swing("host time", "none", "twice", 1.8, 1.2), Swing("spread", "0.6", "1.2", float("nan"), 1.4))
-    assert headlines.needed(1.7, swings) == "1.7 is reached with host time: none"
-    assert headlines.needed(2.0, swings) == "none of the ends tried reaches 2"
+    assert headlines.needed(1.7, 1.5, swings) == "1.7 is reached with host time: none"
+    assert headlines.needed(2.0, 1.5, swings) == "no end tried reaches 2"
+    assert headlines.needed(1.3, 1.5, swings) == "above 1.3; below it with host time: twice"
+    assert headlines.needed(1.1, 1.5, swings) == "above 1.1; so are all ends tried"
     titles = {f"{title}: vLLM over {over}" for title, _, over, _, _ in headlines.HEADLINES}
     assert "OPT-175B, ShareGPT: vLLM over Orca (Max)" in titles
 
@@ -55,7 +58,7 @@ def test_claims_are_judged_on_leads(tmp_path):
     lead = {"Orca (Oracle)": 2.0, "Orca (Max)": 4.0, "Orca (Pow2)": 2.5, "FasterTransformer": 9.0, setup.LATER: 1.1}
     rows = [
         {"model": m, "workload": w, "over": s, "lead": x}
-        for m in setup.SERVERS for w in fig12.WORKLOADS for s, x in lead.items()
+        for m in servers.SERVERS for w in fig12.WORKLOADS for s, x in lead.items()
     ]  # fmt: skip
     frame = pd.DataFrame(rows)
     alpaca = frame.workload == "Alpaca"
@@ -88,7 +91,7 @@ def test_rates_share_their_gaps_and_lengths():
 
 def test_orca_max_finishes_what_seven_chunks_finish():
     # Seven requests at a time, each for as many iterations as it has tokens: 7 / (E[O] x iteration).
-    server, cost = setup.SERVERS["OPT-13B"], LinearCost(base_s=0.03)
+    server, cost = servers.SERVERS["OPT-13B"], LinearCost(base_s=0.03)
     expected = 7 / (SHAREGPT.sample(4000, 0).output.mean() * 0.03)
     assert setup.capacity("Orca (Max)", server, SHAREGPT, cost, 0) == pytest.approx(expected, rel=0.15)
 
@@ -121,7 +124,7 @@ def test_larger_blocks_waste_more(monkeypatch):
 
 
 def test_every_claim_of_figure_5_12_has_a_rule_of_the_paper():
-    for model in setup.SERVERS:
+    for model in servers.SERVERS:
         assert fig12.EXPECTED[model, "Orca (Oracle)"].paper == "1.7× to 2.7×"
         assert fig12.EXPECTED[model, "Orca (Max)"].paper == "2.7× to 8×"
 

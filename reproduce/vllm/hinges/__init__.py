@@ -1,0 +1,1 @@
+"""What the headlines of vLLM's figures hinge on: each assumption moved alone."""
