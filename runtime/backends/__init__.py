@@ -1,0 +1,33 @@
+"""Backends that run: capturing a module, compiling its parts, checking and measuring them, programs of several."""
+
+from .capture import Captured, capture
+from .flat import flat
+from .measure import MeasureOptions, profile
+from .program import Group, Program, in_order
+from .registry import BUILT_IN, DEFAULT, available, backend, backends, names
+from .subgraph import subgraph
+from .torch_eager import TorchNative, TorchNhwc, TorchOneDnn
+from .torch_jit import TorchJit, TorchJitOptimized
+
+__all__ = [
+    "BUILT_IN",
+    "DEFAULT",
+    "Captured",
+    "Group",
+    "MeasureOptions",
+    "Program",
+    "TorchJit",
+    "TorchJitOptimized",
+    "TorchNative",
+    "TorchNhwc",
+    "TorchOneDnn",
+    "available",
+    "backend",
+    "backends",
+    "capture",
+    "flat",
+    "in_order",
+    "names",
+    "profile",
+    "subgraph",
+]

@@ -1,0 +1,6 @@
+"""Measuring what backends' groups cost: in their places, held against eager, in a process of its own."""
+
+from .options import MeasureOptions
+from .profile import profile
+
+__all__ = ["MeasureOptions", "profile"]
