@@ -186,8 +186,7 @@ def _hinges(seed: int) -> Sensitivity:
         Moved(f"latency limit, {setup.LIMIT:g} s/token", "0.1", "0.4",
               lambda: gain(limit=0.1), lambda: gain(limit=0.4)),
     )  # fmt: skip
-    unit = f"× Orca (Oracle), rates sustained up to {setup.LIMIT:g} s/token"
-    return hinge("chat: vLLM over Orca (Oracle)", 2.0, gain(), unit, moved)
+    return hinge("chat: vLLM over Orca (Oracle)", 2.0, gain(), "× Orca (Oracle), sustained", moved)
 
 
 if __name__ == "__main__":

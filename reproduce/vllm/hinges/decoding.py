@@ -19,7 +19,8 @@ from .serving import needed
 __all__ = ["FINISHED", "Moved", "hinge", "hosts", "ratio"]
 
 OVER = "Orca (Oracle)"
-FINISHED = f"× {OVER}, requests finished while others always wait"
+FINISHED = f"× {OVER} at capacity"
+"""Unit of a `ratio` without a limit."""
 RATES = (0.3, 0.6, 0.85, 1.0, 1.15, 1.4, 1.8, 2.5)
 """Of a curve, as multiples of the capacity; 0.3 is for low limits."""
 
