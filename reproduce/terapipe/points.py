@@ -17,7 +17,7 @@ from .fit import FEW, without
 from .tables import ROWS, SETTINGS, SPEEDUPS, Row, printed_tflops, row, true_tflops
 
 __all__ = [
-    "UNIT", "cell_of", "coarser", "joint_gain", "latencies", "own_slices", "speedups", "uniform", "written",
+    "UNIT", "cell_of", "coarser", "joint_gain", "latencies", "own_slices", "sliced", "speedups", "uniform", "written",
 ]  # fmt: skip
 
 UNIT = 8
@@ -32,8 +32,12 @@ def cell_of(setting: int, tokens: int = 2048, rates: V100Rates = CALIBRATED) -> 
 @cache
 def own_slices(setting: int, tokens: int = 2048, rates: V100Rates = CALIBRATED, samples: int = 1) -> tuple[Slice, ...]:
     """What our dynamic programme makes of one replica's batch: slices of up to so many sequences, exact (ε = 0)."""
-    cell = cell_of(setting, tokens, rates)
-    batch = row(setting, tokens).repetitions
+    return sliced(setting, cell_of(setting, tokens, rates), samples)
+
+
+def sliced(setting: int, cell: V100Cell, samples: int = 1) -> tuple[Slice, ...]:
+    """The same on a stage that may be another than `cell_of`'s."""
+    batch = row(setting, cell.tokens).repetitions
     times = cell.table(UNIT, range(1, min(samples, batch) + 1))
     found = slice_tokens(times, cell.layout.pipe, batch).slices
     return tuple(Slice(piece.samples, tuple(UNIT * n for n in piece.tokens)) for piece in found)

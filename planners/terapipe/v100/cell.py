@@ -118,11 +118,14 @@ class V100Cell:
         L, tokens of a sequence.
     rates : V100Rates
         The rates of the GPUs.
+    score_bytes : tuple of float
+        Bytes that kernels move for each attention score, forward and backward: as published, unless swept.
     """
 
     layout: V100Layout
     tokens: int = 2048
     rates: V100Rates = CALIBRATED
+    score_bytes: tuple[float, float] = _SCORE_BYTES
 
     def layer(self, length: npt.ArrayLike, context: npt.ArrayLike = 0, samples: int = 1) -> tuple[Floats, Floats]:
         """Forward and backward seconds of one layer on its GPUs, with its all-reduces.
@@ -136,8 +139,9 @@ class V100Cell:
         """
         i, j = (np.asarray(x, np.float64) for x in (length, context))
         x, op = self.layout, self.layout.op
-        forward, backward = _kernels(x.hidden, op, self.tokens, self.rates, i, j, samples)
-        launch = float(_kernels(FLAT_HIDDEN, 1, FLAT_TOKENS, self.rates, np.array(FLAT_TOKENS), np.array(0), 1)[0])
+        forward, backward = self._kernels(x.hidden, op, i, j, samples)
+        # The whole sequence matters to the backward pass only.
+        launch = float(self._kernels(FLAT_HIDDEN, 1, np.array(FLAT_TOKENS), np.array(0), 1)[0])
         add = _ADD_BYTES * x.weights / (self.rates.memory * V100.memory_bandwidth_bytes_per_s)
         sums = 2 * self._collective(2 * (op - 1) / op * samples * i) if op > 1 else 0.0
         return np.maximum(forward, launch) + sums, np.maximum(backward, 2 * launch) + add + sums
@@ -206,24 +210,22 @@ class V100Cell:
         n_bytes = 2.0 * np.asarray(rows, np.float64) * self.layout.hidden
         return self.rates.collective_s + n_bytes / self.rates.all_reduce_bytes_per_s
 
-
-def _kernels(
-    hidden: int, op: int, tokens: int, rates: V100Rates, i: Floats, j: Floats, samples: int
-) -> tuple[Floats, Floats]:
-    """Forward and backward seconds of a layer's kernels on one GPU, without launches and gradient accumulation."""
-    flops, memory = rates.gemm * V100.peak_flops, rates.memory * V100.memory_bandwidth_bytes_per_s
-    mine = hidden / op
-    rows, scores = samples * i * hidden, samples * mine / HEAD * i * (i + j)
-    weights = 12.0 * hidden**2 / op
-    passes: list[Floats] = []
-    for k, work in enumerate((1.0, 2.0)):  # the backward pass multiplies twice: for gradients of inputs and of weights
-        # Products read their weights while they compute. Near balance neither hides the other fully; a norm of order 4
-        # instead of the maximum says so. The order is a guess.
-        product = work * 2 * rows * weights / hidden / flops
-        product = (product**4 + (_WEIGHT_BYTES[k] * weights / memory) ** 4) ** 0.25
-        attention = work * 4 * HEAD * scores / flops
-        shared, own = _ROW_BYTES[k]
-        n_bytes = _SCORE_BYTES[k] * scores + rows * (shared + own / op)
-        n_bytes = n_bytes + _CONTEXT_BYTES[k] * samples * mine * (i + j) + k * _KEPT_BYTES * samples * mine * tokens
-        passes.append(product + attention + n_bytes / memory)
-    return passes[0], passes[1]
+    def _kernels(self, hidden: int, op: int, i: Floats, j: Floats, samples: int) -> tuple[Floats, Floats]:
+        """Forward and backward seconds of a layer's kernels on one GPU, without launches and gradient accumulation."""
+        rates, tokens = self.rates, self.tokens
+        flops, memory = rates.gemm * V100.peak_flops, rates.memory * V100.memory_bandwidth_bytes_per_s
+        mine = hidden / op
+        rows, scores = samples * i * hidden, samples * mine / HEAD * i * (i + j)
+        weights = 12.0 * hidden**2 / op
+        passes: list[Floats] = []
+        for k, work in enumerate((1.0, 2.0)):  # the backward pass multiplies for gradients of inputs and of weights
+            # Products read their weights while they compute. Near balance neither hides the other fully; a norm of
+            # order 4 instead of the maximum says so. The order is a guess.
+            product = work * 2 * rows * weights / hidden / flops
+            product = (product**4 + (_WEIGHT_BYTES[k] * weights / memory) ** 4) ** 0.25
+            attention = work * 4 * HEAD * scores / flops
+            shared, own = _ROW_BYTES[k]
+            n_bytes = self.score_bytes[k] * scores + rows * (shared + own / op)
+            n_bytes = n_bytes + _CONTEXT_BYTES[k] * samples * mine * (i + j) + k * _KEPT_BYTES * samples * mine * tokens
+            passes.append(product + attention + n_bytes / memory)
+        return passes[0], passes[1]
