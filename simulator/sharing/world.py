@@ -19,9 +19,10 @@ from .policy.learning import Beliefs
 from .varying import Speeds
 from .workload.app import App
 
-__all__ = ["SHORTEST_LEASE_S", "AppFailure", "Containers", "MachineFailure", "SharingWorld"]
+__all__ = ["SHORTEST_LEASE_S", "AppFailure", "Containers", "LeaseEnds", "MachineFailure", "SharingWorld"]
 
 Containers = Literal["job", "app"]
+LeaseEnds = Literal["apart", "together"]
 
 SHORTEST_LEASE_S = 1e-3
 """A lease that is much shorter than what a clock of doubles tells apart would be over before time goes on."""
@@ -98,6 +99,11 @@ class SharingWorld(Shown):
     speeds : Speeds, optional
         How the GPUs vary in this run (`varying.draw_speeds`); without it every iteration takes its time. Agents and
         policies reckon without it, and see what has become of the work.
+    lease_ends : {"apart", "together"}
+        When leases are over. ``apart``: each so long after it was granted; what apps free in between is granted again
+        at once, so that after some hours nearly every GPU is on offer by itself. ``together``: at multiples of
+        `lease_s`, however late a GPU was granted, so that all of them are on offer in each round: Themis' arbiter
+        "pools available resources" (§4.2.2).
 
     Raises
     ------
@@ -120,6 +126,7 @@ class SharingWorld(Shown):
     containers: Containers = "job"
     beliefs: Beliefs = field(default_factory=Beliefs)
     speeds: Speeds | None = None
+    lease_ends: LeaseEnds = "apart"
     # runtime.sharing writes worlds as JSON, through pydantic: arrays of drawn times are let through, and never written.
     __pydantic_config__: ClassVar[dict[str, bool]] = {"arbitrary_types_allowed": True}
 
@@ -136,6 +143,8 @@ class SharingWorld(Shown):
             raise InputError(f"SharingWorld.convention: expected 'fluid' or 'slowest' (got {self.convention!r})")
         if self.containers not in ("job", "app"):
             raise InputError(f"SharingWorld.containers: expected 'job' or 'app' (got {self.containers!r})")
+        if self.lease_ends not in ("apart", "together"):
+            raise InputError(f"SharingWorld.lease_ends: expected 'apart' or 'together' (got {self.lease_ends!r})")
         if not isinstance(self.beliefs, Beliefs):
             raise InputError(f"SharingWorld.beliefs: expected Beliefs (got {self.beliefs!r})")
         if self.speeds is not None and len(self.speeds) != self.cluster.n_gpus:
@@ -177,6 +186,15 @@ class SharingWorld(Shown):
                     f"app_failures: app {app.name!r} arrives at {app.arrival_s:g} s and can fail after that "
                     f"(got {a.at_s})"
                 )
+
+    def lease_end_s(self, now_s: float) -> float:
+        """When a lease that is granted now is over."""
+        if self.lease_ends == "apart":
+            return now_s + self.lease_s
+        number = math.floor(now_s / self.lease_s) + 1.0
+        if number * self.lease_s <= now_s:  # the quotient of a multiple may be an ulp too small
+            number += 1.0
+        return number * self.lease_s
 
     def check_leases(self) -> None:
         """Refuse a world whose work, on all GPUs at once, takes more leases than can be simulated; asked before a

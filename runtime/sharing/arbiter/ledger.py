@@ -223,7 +223,7 @@ class Ledger:
         if math.isnan(book.started):
             book.started = self.now_s
         if self.policy.preempts and math.isfinite(self.world.lease_s):
-            heapq.heappush(self._leases, (self.now_s + self.world.lease_s, number, tuple(gpus)))
+            heapq.heappush(self._leases, (self.world.lease_end_s(self.now_s), number, tuple(gpus)))
         self.granted.append(Grant(self.now_s, app, tuple(sorted(book.gpus))))
 
     def _account(self, book: _Book) -> None:

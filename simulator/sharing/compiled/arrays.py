@@ -80,6 +80,7 @@ def world_arrays(world: SharingWorld) -> WorldArrays:
         optimism=table[:, 4].copy(),
         loss=table[:, 5:8].copy(),
         lease=float(world.lease_s),
+        together=world.lease_ends == "together",
         checkpoint=float(world.checkpoint_s),
         container=float(world.container_s),
         kept=world.containers == "app",

@@ -48,11 +48,14 @@ def simulate_compiled(world: SharingWorld, policy: Policy) -> SharingResult:
 def _baseline(world: SharingWorld, policy: Policy) -> Run:
     """A world under one of the shipped policies."""
     from ..policy.baselines import SHIPPED, draws_ties, window_s
-    from .policies import CODES, assign
+    from ..policy.offers import LargestGain
+    from .policies import CODES, GAIN_ONCE, assign
     from .run import Run
 
     chooser = policy.chooser if isinstance(policy, SHIPPED) else Chooser()
-    code, lease_s, blind = CODES[policy.name], window_s(policy, world.lease_s), chooser.placement == "blind"
+    once = isinstance(policy, LargestGain) and policy.once
+    code, lease_s = GAIN_ONCE if once else CODES[policy.name], window_s(policy, world.lease_s)
+    blind = chooser.placement == "blind"
     ties, run = draws_ties(policy), Run(world, policy.preempts)
     for decision, (now, count) in enumerate(run, 1):
         assign(run.c, run.w, run.s, run.p, code, now, count, lease_s, blind, ties, chooser.seed, decision)

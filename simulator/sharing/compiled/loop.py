@@ -176,6 +176,17 @@ def _advance(c, w, s, p):  # type: ignore[no-untyped-def]
 
 
 @inner
+def _lease_end(w, now):  # type: ignore[no-untyped-def]
+    """`SharingWorld.lease_end_s`."""
+    if not w.together or w.lease == np.inf:
+        return now + w.lease
+    number = np.floor(now / w.lease) + 1.0
+    if number * w.lease <= now:
+        number += 1.0
+    return number * w.lease
+
+
+@inner
 def _settle(c, w, s, p, now, apps):  # type: ignore[no-untyped-def]
     """Do as the policy says (`given`), and note it down."""
     given, changed, cursor, preempts = p.given, p.changed, p.cursor, p.preempts
@@ -200,7 +211,7 @@ def _settle(c, w, s, p, now, apps):  # type: ignore[no-untyped-def]
             if owner[g] != a:
                 changed[a] = True
                 ready[g] = now + container
-    give(s, given, now + w.lease if preempts else np.inf)
+    give(s, given, _lease_end(w, now) if preempts else np.inf)
     total = grant_first[grants]
     for a in apps:
         if not won[a]:

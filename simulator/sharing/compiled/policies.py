@@ -21,6 +21,9 @@ CODES = {
 """Compiled policies: below 3 apps in order, then the best offer: of the next GPUs only (below 6), without a look at
 which these would be (below 5), or of all that an app can use."""
 
+GAIN_ONCE = 10
+"""Optimus, if apps are asked once (`LargestGain.once`): the best offer of all that an app can use, too."""
+
 MIGRATES = 6
 """Gandiva gives up GPUs whose lease is over for others that score higher."""
 
@@ -94,7 +97,7 @@ def _pace(c, w, s, a, gpus, counts, groups):  # type: ignore[no-untyped-def]
 def _score(c, w, s, code, a, now, left_s, gpus, kept, lease_s, counts, groups):  # type: ignore[no-untyped-def]
     """What an app's offer is worth; `gpus`: all that it would have; the first `kept` it has without it."""
     n = gpus.shape[0]
-    if code >= 8:
+    if code == 8 or code == 9:
         n_groups, racks = shape_of(c, gpus, counts, groups)
         seconds = remaining(w, s, a, now, left_s, n, groups[:n_groups], racks, s.least[a])
         return -seconds if code == 8 else (now - w.arrival[a] + seconds) / (contention(w, s, a, now) * w.alone[a])
@@ -102,6 +105,9 @@ def _score(c, w, s, code, a, now, left_s, gpus, kept, lease_s, counts, groups): 
     if code == 5:
         before = _pace(c, w, s, a, gpus[:kept], counts, groups)
         return 1.0 + (pace / before - 1.0) / (n - kept) if before > 0 else np.inf
+    if code == GAIN_ONCE:
+        before = _pace(c, w, s, a, gpus[:kept], counts, groups)
+        return pace / before if before > 0 else np.inf
     if code == 6:
         return pace / min(n, s.room[a])
     p = w.phases[a] + s.phase[a]

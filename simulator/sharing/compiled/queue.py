@@ -51,7 +51,7 @@ def schedule(finish, queue, queued, number, e, at_s):  # type: ignore[no-untyped
 
 @inner
 def next_expiry(after):  # type: ignore[no-untyped-def]
-    """The GPU whose lease is over first, or −1: all leases are equally long, so the oldest stands first."""
+    """The GPU whose lease is over first, or −1: who is granted later has no earlier end, so the oldest stands first."""
     g = after[after.shape[0] - 1]
     return g if g < after.shape[0] - 1 else -1
 

@@ -42,6 +42,7 @@ class WorldArrays(NamedTuple):
     optimism: np.ndarray
     loss: np.ndarray  # (entries, 3): start, end, rate
     lease: float
+    together: bool  # leases end at multiples of it
     checkpoint: float
     container: float
     kept: bool  # containers stay while the app has the GPU

@@ -44,12 +44,17 @@ class LargestGain:
         Which GPUs an app is given.
     ties : {"lot", "first"}
         Who wins of those that gain the same.
+    once : bool
+        Whether an app is asked once in a decision, for its gain by all that it can use of what is on offer, and takes
+        them at once, as `BestOffer` has it. By default GPUs go one by one, as Optimus' own greedy rule has it. Themis'
+        text can be read either way: of SRSF alone it says "one GPU at a time".
     """
 
     name: str
     preempts: bool = True
     chooser: Chooser = field(default_factory=Chooser)
     ties: Ties = "lot"
+    once: bool = False
 
     def begin(self) -> None:
         """Forget: a world begins."""
@@ -60,12 +65,14 @@ class LargestGain:
         self.chooser.decisions += 1
 
         def offer(pool: set[int], view: AppView, have: tuple[int, ...]) -> tuple[int, ...]:
+            if self.once:
+                return grants(cluster, pool, view, view.wanted, self.chooser)
             return more(cluster, pool, view, have, view.wanted - (len(have) - len(view.held)), self.chooser)
 
         def score(view: AppView, have: tuple[int, ...], mine: tuple[int, ...]) -> float:
-            return gain(cluster, view, have, mine)
+            return gain(cluster, view, have, mine, each=not self.once)
 
-        return _by_offers(offered, apps, offer, score, _ranks(cluster, apps, self.chooser, self.ties), once=False)
+        return _by_offers(offered, apps, offer, score, _ranks(cluster, apps, self.chooser, self.ties), once=self.once)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +179,15 @@ def _by_offers(
     return given
 
 
-def gain(cluster: SharedCluster, view: AppView, have: tuple[int, ...], mine: tuple[int, ...]) -> float:
-    """New throughput over old by each of these GPUs more; infinite where there is none yet."""
+def gain(
+    cluster: SharedCluster, view: AppView, have: tuple[int, ...], mine: tuple[int, ...], *, each: bool = True
+) -> float:
+    """New throughput over old by these GPUs more, or by each of them; infinite where there is none yet."""
     before = speed(cluster, view, have)
-    return 1.0 + (speed(cluster, view, (*have, *mine)) / before - 1.0) / len(mine) if before > 0 else math.inf
+    if before <= 0:
+        return math.inf
+    ratio = speed(cluster, view, (*have, *mine)) / before
+    return 1.0 + (ratio - 1.0) / len(mine) if each else ratio
 
 
 def speed(cluster: SharedCluster, view: AppView, gpus: Sequence[int]) -> float:

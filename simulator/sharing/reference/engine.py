@@ -80,7 +80,7 @@ class _Simulation:
             pass  # its GPUs changed
 
     def lease(self, gpus: tuple[int, ...], number: int) -> Generator[Any, Any, None]:
-        yield self.env.until(self.env.now + self.world.lease_s)
+        yield self.env.until(self.world.lease_end_s(self.env.now))
         over = {g for g in gpus if self.grant_number[g] == number and self.owner[g] >= 0}
         if over:
             self.lapsed |= over

@@ -51,6 +51,7 @@ def drawn(seed: int, n: int = 8, *, failures: int = 3, max_s: float = 1e7) -> Sh
         SharedCluster(machines), tuple(apps), lease_s=float(rng.choice([60.0, 300.0, 600.0])),
         convention="slowest" if rng.random() < 0.5 else "fluid", machine_failures=tuple(down),
         app_failures=tuple(failed), max_s=max_s, containers="app" if seed % 2 else "job",
+        lease_ends="together" if seed // 2 % 2 else "apart",
     )  # fmt: skip
 
 

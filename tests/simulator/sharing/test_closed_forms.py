@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
+from meshwright.errors import InputError
 from meshwright.planners.themis import Themis
 from meshwright.seeds import generator
 from meshwright.simulator.sharing import (
@@ -216,6 +217,29 @@ def test_n_avg_is_the_mean_of_the_apps_that_are_there(engine: Engine) -> None:
         at, end = np.array(arrivals), result.finish
         overlap = np.clip(np.minimum.outer(end, end) - np.maximum.outer(at, at), 0.0, None)
         np.testing.assert_allclose(result.contention, overlap.sum(axis=1) / (end - at), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("lease_ends", "again"), [("apart", 85.0), ("together", 120.0)])
+def test_what_is_granted_between_two_rounds(engine: Engine, lease_ends: str, again: float) -> None:
+    """Two GPUs. "b" takes over one at 25 s. Apart, its lease is over at 85 s, and "a", which made way for "d" at 60 s,
+    goes on then; together, both GPUs are on offer at 60 s, to "d" and to "b", and next at 120 s."""
+    pair = SharedCluster.uniform(1, 2)
+    apps = wide([100.0, 25.0, 500.0, 500.0], [0.0, 0.0, 10.0, 30.0], gpus=1)
+    result = run(apps, "tiresias", engine, cluster=pair, lease_ends=lease_ends)
+    assert [g.at_s for g in result.grants if g.app == 0][:2] == [0.0, again]
+    assert result.finish[0] == again + 40.0  # 60 of 100 s were done
+    assert result.gpu_seconds[2] == result.gpu_seconds[3] == 500.0
+
+
+def test_rounds_are_at_multiples_of_the_lease_to_the_last_bit(engine: Engine) -> None:
+    """A grant at a multiple lasts until the next one, also where their quotient is an ulp below a whole number."""
+    for lease_s in (0.1, 0.7, 600.0, 1e9 / 3):
+        world = SharingWorld(FOUR, (), lease_s=lease_s, lease_ends="together")
+        for k in range(2000):
+            assert world.lease_end_s(k * lease_s) == (k + 1) * lease_s
+            assert world.lease_end_s((k + 0.25) * lease_s) == (k + 1) * lease_s
+    with pytest.raises(InputError, match="lease_ends: expected 'apart' or 'together'"):
+        run((), "fifo", engine, lease_ends="never")
 
 
 @pytest.mark.parametrize("factor", [1e-9, 1e-3, 1e6, 1e9])

@@ -19,8 +19,8 @@ from meshwright.simulator.sharing import (
     baseline,
     simulate,
 )
-from meshwright.simulator.sharing.policy.nearness import PLACEMENTS, Placement
-from meshwright.simulator.sharing.policy.offers import TIES, Ties
+from meshwright.simulator.sharing.policy.nearness import PLACEMENTS, Chooser, Placement
+from meshwright.simulator.sharing.policy.offers import TIES, LargestGain, Ties
 
 
 @pytest.mark.parametrize("name", BASELINES)
@@ -37,6 +37,16 @@ def test_engines_agree(name: str, seed: int, placement: Placement, ties: Ties) -
                 simulate(world, policy, engine=engine)  # type: ignore[arg-type]
         return
     same(readable, simulate(world, policy, engine="compiled"))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_optimus_that_asks_once_agrees(seed: int) -> None:
+    world = drawn(3000 + seed, failures=1)
+    policy = LargestGain("optimus", chooser=Chooser(PLACEMENTS[seed % 2], seed), ties=TIES[seed // 2 % 2], once=True)
+    readable = simulate(world, policy, engine="simpy")
+    same(readable, simulate(world, policy, engine="compiled"))
+    other = simulate(world, baseline("optimus", world.lease_s, PLACEMENTS[seed % 2], seed, TIES[seed // 2 % 2]))
+    assert readable.grants != other.grants
 
 
 @pytest.mark.parametrize("digits", [2, *(pytest.param(digits, marks=pytest.mark.slow) for digits in (1, 3))])
