@@ -1,4 +1,4 @@
-"""`meshwright profile`: list, show and check profile sets."""
+"""`meshwright profile`: list, show and check profile sets, and plan one from graphs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ..errors import InputError
 
 if TYPE_CHECKING:
     from ..profiles import ModelProfile, ProfileSet
+    from ..profiles.graph import Graph
 
 __all__ = ["app"]
 
@@ -76,6 +77,70 @@ def check(
         for doubt in found:
             typer.echo(f"  {doubt}")
     raise typer.Exit(1 if found else 0)
+
+
+@app.command("plan")
+def plan(
+    models: Annotated[
+        list[str], typer.Argument(help="Models of the zoo, graph files, or path/to/file.py:function that is traced.")
+    ],
+    out: Annotated[Path, typer.Option(help="Write the profile set here (JSON); its name is the file's.")],
+    device: Annotated[str, typer.Option(help="Type of device that it is planned for.")] = "v100-16gb",
+    ops: Annotated[str, typer.Option(help="Intra-op degrees, such as 1,2,4,8.")] = "1,2,4,8",
+    batches: Annotated[str, typer.Option(help="Batch sizes, such as 1,2,4.")] = "1",
+    most: Annotated[int, typer.Option("--max-devices", help="Largest op x pp.")] = 64,
+    size: Annotated[
+        list[str] | None, typer.Option(help="Another size of a model of the zoo, such as seq=2048; may be repeated.")
+    ] = None,
+    single_s: Annotated[
+        float | None, typer.Option(help="Measured seconds of one request on one device, to which operators are scaled.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Plan a serving profile of graphs: Alpa's ILP without data parallelism, and AlpaServe's stage programme."""
+    from ..files import check_target
+    from ..planners.alpa.inference import InferenceOptions, profile_set
+    from ..profiles import save
+
+    check_target(out)
+    options = InferenceOptions(
+        ops=_integers("--ops", ops), batches=_integers("--batches", batches), max_devices=most, single_s=single_s
+    )
+    sizes = dict(_size(word) for word in size or ())
+    graphs = {}
+    for word in models:
+        graph = _graph(word, sizes)
+        if graph.name in graphs:
+            raise InputError(f"models: {word!r}: {graph.name!r} is given twice; name each model once")
+        graphs[graph.name] = graph
+    made = profile_set(
+        graphs, device, options, name=out.stem, progress=lambda text: typer.echo(f"planning {text}", err=True)
+    )
+    save(made, out)
+    _show_set(made, as_json)
+
+
+def _graph(word: str, sizes: dict[str, int]) -> Graph:
+    from ..profiles.graph import build_graph, in_zoo
+    from ..profiles.graph.named import graph_of
+
+    if sizes and not in_zoo(word):
+        raise InputError(f"--size: {word!r} is no model of the zoo; its sizes are its own")
+    return build_graph(word, sizes=sizes) if sizes else graph_of(word, "models")
+
+
+def _size(word: str) -> tuple[str, int]:
+    key, equals, value = word.partition("=")
+    if not equals or not value.isdecimal():
+        raise InputError(f"--size: expected KEY=NUMBER, such as layers=24 (got {word!r})")
+    return key, int(value)
+
+
+def _integers(option: str, text: str) -> tuple[int, ...]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() for word in words):
+        raise InputError(f"{option}: expected integers with commas between, such as 1,2,4 (got {text!r})")
+    return tuple(map(int, words))
 
 
 def _show_set(profiles: ProfileSet, as_json: bool) -> None:

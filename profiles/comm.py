@@ -41,6 +41,9 @@ class CommModel(Shown):
         From one stage to the next on another node.
     devices_per_node : int, optional
         Devices of a node; needed with `p2p_inter_node`. Stages fill nodes in order.
+    planned_s : Mapping[int, Mapping[int, tuple[float, ...]]]
+        Intra-op degree -> batch size -> seconds of all collectives in each layer, where a planner chose them
+        (`planners.alpa.inference`). They stand in place of `allreduce`.
     source : str
         Where the lines come from.
     """
@@ -51,6 +54,9 @@ class CommModel(Shown):
     stage_overhead_s: float = 0.0
     p2p_inter_node: LinkSpec | None = None
     devices_per_node: int | None = None
+    planned_s: Mapping[int, Mapping[int, tuple[float, ...]]] = field(
+        default_factory=dict[int, Mapping[int, tuple[float, ...]]]
+    )
     source: str = ""
 
     def __post_init__(self) -> None:
@@ -79,8 +85,12 @@ class CommModel(Shown):
         Raises
         ------
         OutOfProfileError
-            If a layer all-reduces and there is no line for groups of `op`.
+            If a layer all-reduces and there is no line for groups of `op`, or nothing was planned for `op` and `batch`.
+        InputError
+            If the planned collectives are of a table of another length.
         """
+        if self.planned_s:
+            return self._planned(table, op, batch)
         counts = np.array([layer.allreduces for layer in table.layers], dtype=np.float64)
         if op == 1 or not counts.any():
             return np.zeros(len(table))
@@ -92,6 +102,20 @@ class CommModel(Shown):
         line = self.allreduce[op]
         n_bytes = np.array([layer.allreduce_bytes for layer in table.layers]) * batch
         return counts * (line.latency_s + n_bytes / line.bandwidth_bytes_per_s)
+
+    def _planned(self, table: LayerTable, op: int, batch: int) -> FloatArray:
+        """The planned collectives of each layer."""
+        found = self.planned_s.get(op, {}).get(batch)
+        if found is None:
+            have = ", ".join(f"op {o} batch {b}" for o, by_batch in sorted(self.planned_s.items()) for b in by_batch)
+            raise OutOfProfileError(
+                f"communication model: no collectives planned for op {op}, batch {batch}; planned: {have}"
+            )
+        if len(found) != len(table):
+            raise InputError(
+                f"communication model: planned for {len(found)} layers; the table of {table.model!r} has {len(table)}"
+            )
+        return np.array(found)
 
 
 def fit_line(n_bytes: npt.ArrayLike, seconds: npt.ArrayLike) -> LinkSpec:

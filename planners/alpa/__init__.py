@@ -4,6 +4,8 @@ Begin with `plan`, the paper's Algorithm 1: it takes a training graph and a clus
 room `inter` cuts the model into stages on submeshes (§5), the room `intra` shards the operators of one stage (§4), and
 the room `solver` solves the ILP behind that. `baselines` holds the planners that the paper compares with.
 
+The room `inference` makes serving profiles by the same passes (`profile_graph`), as AlpaServe extends them.
+
 The solvers can be used by themselves: `solve_sharding` picks a sharding strategy for every operator of a graph (§4.2),
 `stage_dp` cuts layers into pipeline stages on submeshes (§5.2), and `place_submeshes` finds devices for these (Theorem
 1).
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 from .baselines import BASELINES
 from .heterogeneous import HeterogeneousPlan, plan_heterogeneous
+from .inference import InferenceOptions, profile_graph, profile_set
 from .inter import cluster_operators
 from .options import AlpaOptions
 from .planner import plan
@@ -22,6 +25,7 @@ from .stages import stage_dp
 from .submeshes import PlacedSubmesh, place_submeshes
 
 __all__ = [
-    "BASELINES", "AlpaOptions", "HeterogeneousPlan", "PlacedSubmesh", "ShardingProblem", "ShardingSolution",
-    "cluster_operators", "place_submeshes", "plan", "plan_heterogeneous", "solve_sharding", "stage_dp",
+    "BASELINES", "AlpaOptions", "HeterogeneousPlan", "InferenceOptions", "PlacedSubmesh", "ShardingProblem",
+    "ShardingSolution", "cluster_operators", "place_submeshes", "plan", "plan_heterogeneous", "profile_graph",
+    "profile_set", "solve_sharding", "stage_dp",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""`meshwright profile list | show | check`."""
+"""`meshwright profile list | show | check | plan`."""
 
 from __future__ import annotations
 
@@ -52,6 +52,41 @@ def test_check_says_sound_doubtful_or_invalid(tmp_path: Path, capsys: pytest.Cap
     told = capsys.readouterr().err
     assert "op1pp1.latency_s.16[0]: must be positive and finite (got -1)" in told
     assert "op1pp1.latency_s.8: expected 1 values, one per stage (got 0)" in told
+
+
+def test_plan_writes_a_set_that_the_others_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "mine.json"
+    words = ["profile", "plan", "tiny-gpt", "--out", str(out), "--ops", "1,2", "--max-devices", "4", "--size", "seq=32"]
+    assert run(words) == 0
+    told = capsys.readouterr()
+    assert "tiny-gpt-seq32" in told.out
+    assert "planning tiny-gpt-seq32: op 2, batch 1" in told.err
+    made = profiles.load(out)
+    assert (made.name, made.device) == ("mine", "v100-16gb")
+    assert [str(c) for c in made["tiny-gpt-seq32"].configs] == ["op1pp1", "op1pp2", "op1pp4", "op2pp1", "op2pp2"]
+    assert run(["profile", "check", str(out)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["gpt4"], "models: unknown model 'gpt4'"),
+        (["tiny-gpt", "tiny-gpt"], "'tiny-gpt' is given twice"),
+        (["tiny-gpt", "--ops", "1,x"], "--ops: expected integers with commas between, such as 1,2,4 (got '1,x')"),
+        (["tiny-gpt", "--ops", "12"], "12 devices are no whole nodes of 8"),
+        (["tiny-gpt", "--size", "seq"], "--size: expected KEY=NUMBER"),
+        (["tiny-gpt", "--size", "width=2"], "has no size 'width'"),
+        (["graph.json", "--size", "seq=2"], "is no model of the zoo"),
+        (["tiny-gpt", "--device", "v10"], "v10"),
+    ],
+)
+def test_plan_says_in_one_line_what_is_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    assert run(["profile", "plan", *words, "--out", str(tmp_path / "x.json")]) == 2
+    told = capsys.readouterr().err
+    assert message in told
+    assert len(told.strip().splitlines()) == 1
 
 
 @pytest.mark.parametrize(

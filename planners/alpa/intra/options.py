@@ -42,6 +42,10 @@ class IntraOptions:
     overlap : bool
         Whether the gradient reduction overlaps with the backward pass of the last microbatch. The plan's `reduce_s` is
         then only the rest that it cannot hide; the objective still counts all of it.
+    data_parallel : bool
+        Whether samples may be cut. False: no axis cuts a loop that grows with the samples, nor, in an operator that
+        reads parameters, a loop that none of them has (the tokens of a sequence): either copies the weights to every
+        device. Serving leaves copies to its placement (AlpaServe §4.1).
     compute : {"model", "zero"}
         Whether the objective counts computation (by the cost model), or only communication as in the paper.
     optimizer : {"adam", "sgd", "momentum", "adafactor"}
@@ -64,11 +68,16 @@ class IntraOptions:
     recompute: Recompute = "none"
     sequence_parallel: bool = False
     overlap: bool = False
+    data_parallel: bool = True
     compute: Literal["model", "zero"] = "model"
     optimizer: Literal["adam", "sgd", "momentum", "adafactor"] = "adam"
     time_limit_s: float = 60.0
 
     def __post_init__(self) -> None:
+        if self.force_batch and not self.data_parallel:
+            raise InputError(
+                "IntraOptions: force_batch maps an axis to the batch, so data_parallel must be true (got false)"
+            )
         for name in ("in_flight", "microbatches"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:

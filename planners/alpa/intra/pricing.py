@@ -14,7 +14,7 @@ from ....simulator.mesh import LogicalMesh
 from ..solver.problem import Floats
 from .algorithms import Algorithm, Communication, check_mesh, collectives_of, derive, follow
 from .analysis import Analysis
-from .forced import batch_forced
+from .forced import batch_forced, weights_cut
 from .options import IntraOptions
 from .sharding.reshard import check_links, gradient_costs, reshard_costs
 from .sharding.specs import SpecSet, spec_set
@@ -66,7 +66,11 @@ class Pricing:
         key = ("leads", shared, *self._key(i))
         if key not in self._known:
             op = self.analysis.graph.operators[i]
-            found = derive(op, self.mesh, scatter=self.options.sequence_parallel, repeat=not op.heavy)
+            scatter = self.options.sequence_parallel
+            if self.options.data_parallel:
+                found = derive(op, self.mesh, scatter=scatter, repeat=not op.heavy)
+            else:
+                found = weights_cut(op, self.mesh, self.analysis, scatter=scatter)
             if self.options.force_batch:
                 found = batch_forced(op, found, self.mesh, self.analysis)
             self._known[key] = self._choices(i, found, shared)

@@ -169,10 +169,17 @@ def build_stage(pricing: Pricing, first: int, last: int) -> StageModel:
 
 
 def _add_input(model: StageModel, pricing: Pricing, name: str) -> None:
-    n = len(pricing.specs(name).specs)
-    model.add(name, np.zeros(n), np.zeros(n))
-    model.specs[name] = np.arange(n)
+    specs = pricing.specs(name).specs
+    n = len(specs)
     producer = pricing.analysis.graph.index[name]
+    seconds = np.zeros(n)
+    if not pricing.options.data_parallel:
+        op = pricing.analysis.graph.operators[producer]
+        batch = [any(op.loop(x).batch for x in group) for group in op.parsed.result]
+        cut = [any(axes and b for axes, b in zip(spec.dims, batch, strict=True)) for spec in specs]
+        seconds[cut] = np.inf
+    model.add(name, seconds, np.zeros(n))
+    model.specs[name] = np.arange(n)
     # Inputs are told apart by what makes them, which is the same in repeated layers.
     model.number[name] = -1 - pricing.analysis.kinds[producer]
 
