@@ -65,6 +65,27 @@ EXPECTED = {
         at_most(0.5, partly=2.0),
         "{:.2f} points",
     ),
+    "planned best": Expectation(
+        "planned latencies: AlpaServe attains at least as much as the best dedicated configuration (least lead)",
+        "§6.3, Fig. 13",
+        "≥ 0",
+        at_least(-0.5, partly=-2.0),
+        "{:+.1f} points",
+    ),
+    "planned gap": Expectation(
+        "planned latencies: there is a substantial gap to the best of them (largest lead)",
+        "§6.3, Fig. 13",
+        "substantial",
+        at_least(10.0, partly=3.0),
+        "{:+.1f} points",
+    ),
+    "planned winner": Expectation(
+        "planned latencies: the solution is two groups with (4,8) (groups of that kind at the default)",
+        "§6.3",
+        "2 of 2",
+        between(2, 2, partly=(1, 2)),
+        "{:.0f}",
+    ),
 }
 
 
