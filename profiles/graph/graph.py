@@ -115,7 +115,7 @@ class Graph(Shown):
         return sum(op.flops for op in self.operators)
 
     def with_batch(self, batch: int) -> Graph:
-        """The same graph for another microbatch size.
+        """The same graph for another microbatch size. It is made once: planners ask for the same sizes again and again.
 
         Raises
         ------
@@ -125,7 +125,16 @@ class Graph(Shown):
         _check_batch(self.name, batch)
         if batch == self.batch:
             return self
+        if batch not in self._scaled:
+            self._scaled[batch] = self._scaled_to(batch)
+        return self._scaled[batch]
 
+    @cached_property
+    def _scaled(self) -> dict[int, Graph]:
+        """Microbatch size -> the graph for it, as far as they were asked for."""
+        return {}
+
+    def _scaled_to(self, batch: int) -> Graph:
         def grown(size: int, what: str) -> int:
             if size * batch % self.batch:
                 raise InputError(

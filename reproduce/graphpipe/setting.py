@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...errors import InputError
 from ...profiles.devices import DEVICES
-from ...profiles.graph import CostModel, Operator, OperatorTimes, roofline
+from ...profiles.graph import CostModel, roofline
 from ...profiles.hardware import DeviceSpec, LinkSpec
 from ...simulator.cluster import Cluster
+from .slower import HostTime, SmallProducts, level_by_level
 
 if TYPE_CHECKING:
     from ...planners.stages.footprint import Footprint
+    from ...profiles.graph import Graph
 
-__all__ = ["GPUS_PER_NODE", "SUMMIT", "USABLE_GIB", "HostTime", "Setting", "cluster_of"]
+__all__ = ["GPUS_PER_NODE", "SUMMIT", "USABLE_GIB", "Setting", "cluster_of"]
 
 _V100 = DEVICES["v100-16gb"]
 SUMMIT = DeviceSpec(
@@ -46,22 +47,30 @@ class Setting:
         What a device holds of a sample in flight (`planners.stages.footprint`): the chapter's runtime is built on
         FlexFlow (§3.7).
     host_s : float
-        Seconds that the runtime adds to each kernel's pass of an operator, >= 0: launching a task, say.
+        Seconds that the runtime adds to each kernel's pass of an operator, >= 0: launching a task, say. The chapter
+        says that its runtime's analysis of tasks is slow, and the slower the more GPUs there are (footnote 8).
+    half_rows : float
+        Rows at which a product with weights would have half of the speed that the data sheet and tiles give it, >= 0.
     network : float
         Bandwidth between nodes, as a multiple of one EDR adapter's, > 0.
     one_device : bool
         Whether every stage has one device: no data parallelism.
+    by_level : bool
+        Whether the line of operators that PipeDream cuts has the first layers of all branches, then their second ones,
+        and so on. The chapter's has branch after branch (Fig. 3.2, §3.7.4).
     """
 
     usable_gib: float = USABLE_GIB
     footprint: Footprint = "flexflow"
     host_s: float = 0.0
+    half_rows: float = 0.0
     network: float = 1.0
     one_device: bool = False
+    by_level: bool = False
 
     def __post_init__(self) -> None:
-        if not (self.usable_gib > 0 and self.network > 0 and self.host_s >= 0):
-            raise InputError(f"setting: expected positive memory and bandwidth, host_s >= 0 (got {self})")
+        if not (self.usable_gib > 0 and self.network > 0 and self.host_s >= 0 and self.half_rows >= 0):
+            raise InputError(f"setting: expected positive memory and bandwidth, host_s, half_rows >= 0 (got {self})")
 
     def cluster(self, gpus: int) -> Cluster:
         """Nodes of Summit, four GPUs of each, with the memory and the network of this setting."""
@@ -72,33 +81,15 @@ class Setting:
 
     def costs(self, spec: DeviceSpec) -> CostModel:
         """Seconds of operators."""
-        return HostTime(roofline(spec), self.host_s) if self.host_s else roofline(spec)
+        found: CostModel = roofline(spec)
+        found = SmallProducts(found, self.half_rows) if self.half_rows else found
+        return HostTime(found, self.host_s) if self.host_s else found
+
+    def ordered(self, graph: Graph) -> Graph:
+        """The graph in the order of operators that PipeDream cuts."""
+        return level_by_level(graph) if self.by_level else graph
 
 
 def cluster_of(gpus: int) -> Cluster:
     """Nodes of Summit, four GPUs of each."""
     return Setting().cluster(gpus)
-
-
-@dataclass(frozen=True, slots=True)
-class HostTime:
-    """A cost model with the same seconds on top of every operator's pass that has a kernel of its own.
-
-    What FlexFlow runs as part of another operator (a bias, an activation after a product) and views add nothing.
-    """
-
-    base: CostModel
-    host_s: float
-
-    @property
-    def source(self) -> str:
-        """What the seconds rest on."""
-        return f"{self.base.source}; {self.host_s:g} s a pass for the host"
-
-    def times(self, op: Operator, parts: Mapping[str, int]) -> OperatorTimes:
-        """Seconds on one device."""
-        found = self.base.times(op, parts)
-        if op.kind == "view" or op.attributes.get("fn") in ("relu", "gelu") or op.name.endswith(".add"):
-            return found
-        back = found.backward_input_s + self.host_s if found.backward_s else found.backward_input_s
-        return OperatorTimes(found.forward_s + self.host_s, back, found.backward_weight_s)

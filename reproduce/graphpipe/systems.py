@@ -145,6 +145,8 @@ def searched(point: Point) -> TrainingPlan:
         options["max_states"], said["progress"] = PIPER_STATES, _Patience(PIPER_SECONDS)
     planner = getattr(graphpipe, {"GraphPipe": "plan", "PipeDream": "pipedream", "Piper": "piper"}[point.system])
     graph, costs = graph_of(point.model, point.branches), setting.costs(cluster.spec)
+    if point.system == "PipeDream":  # the only one that cuts the operators' own order
+        graph = setting.ordered(graph)
     return planner(graph, cluster, global_batch=point.batch, options=options, costs=costs, **said)
 
 

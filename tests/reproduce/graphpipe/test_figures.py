@@ -8,14 +8,16 @@ from itertools import pairwise
 
 import pandas as pd
 import pytest
-from meshwright.errors import InputError
 from meshwright.reproduce import FIGURES
 from meshwright.reproduce.graphpipe import fig06, fig07, fig09, table1
 from meshwright.reproduce.graphpipe.case import IDEAL_MICROBATCHES, SHAPES, ideal_rounds
+from meshwright.reproduce.graphpipe.counted import counted
+from meshwright.reproduce.graphpipe.lead import Case
 from meshwright.reproduce.graphpipe.points import depth_of, measure, measure_all, over
 from meshwright.reproduce.graphpipe.setting import SUMMIT, Setting, cluster_of
-from meshwright.reproduce.graphpipe.swings import Lead, budgets, crossings, draw_budgets, sensitivity
-from meshwright.reproduce.graphpipe.systems import GPUS, MODELS, SYSTEMS, Point, graph_of, plan_of
+from meshwright.reproduce.graphpipe.sweeps import AXES
+from meshwright.reproduce.graphpipe.systems import GPUS, MODELS, SYSTEMS, Point, plan_of
+from meshwright.reproduce.graphpipe.variants import VARIANTS, shared_stages, split
 from meshwright.reproduce.style import canvas
 from meshwright.simulator.training import simulate_training
 
@@ -96,53 +98,10 @@ def paperlike(gap: float) -> pd.DataFrame:
     return throughput(rows).assign(planning_s=1.0, note="")
 
 
-def lead_over_memory(*leads: float) -> pd.DataFrame:
-    """GraphPipe's lead at 8, 4, 2 … GiB on 8 GPUs."""
-    rows = [
-        {"gpus": 8, "usable_gib": 8 / 2**k, "system": s, "samples_per_s": x if s == "GraphPipe" else 1.0}
-        for k, x in enumerate(leads)
-        for s in ("GraphPipe", "PipeDream")
-    ]
-    return pd.DataFrame(rows)
-
-
-SWEPT = lead_over_memory(1.1, 1.3, 1.7)
-
-
-def test_where_memory_gives_the_papers_lead():
-    assert crossings(SWEPT, 1.61) == "8 GPUs: 2 to 4 GiB"
-    assert crossings(lead_over_memory(1.1, 1.3, NAN), 1.61) == "8 GPUs: nowhere, 1.30× at most"
-    with canvas() as (_, axes):
-        (line, paper, _) = draw_budgets(SWEPT, axes[0, 0], 1.61, "made up").lines
-        assert list(line.get_ydata()) == [1.7, 1.3, 1.1]
-        assert set(paper.get_ydata()) == {1.61}
-
-
-def test_budgets_and_swings_are_points_in_settings():
-    lead = Lead("small", 1.5, "candle-uno", 2, {4: 64})
-    frame = budgets(lead, (13.5, 0.1))
-    found = {gib: over(part, "GraphPipe", "PipeDream", by="usable_gib") for gib, part in frame.groupby("usable_gib")}
-    assert not found[0.1]  # not even the weights of a layer fit
-    moved = sensitivity(lead, 0.1, frame)
-    assert moved.ours == pytest.approx(found[13.5][13.5])
-    swings = {s.assumption.split(",")[0]: s for s in moved.swings}
-    assert math.isnan(swings["memory of a GPU"].at_low)
-    assert swings["data parallelism"].at_low == pytest.approx(lead.at(Setting(one_device=True)))
-    assert "8 GPUs" not in moved.needed
-    assert "4 GPUs: nowhere" in moved.needed
-
-
-def test_settings_change_what_they_say():
-    spec = Setting(usable_gib=2.0, network=0.5).cluster(8).spec
-    assert (spec.memory_bytes, spec.inter_node.bandwidth_bytes_per_s) == (2 * 2**30, 6.25e9)
-    graph = graph_of("candle-uno", 2).with_batch(8)
-    plain, slow = (Setting(host_s=s).costs(SUMMIT) for s in (0.0, 1e-3))
-    added = sum(slow.times(op, {}).total_s - plain.times(op, {}).total_s for op in graph.operators)
-    kernels = 2 * 4 + 1 + 1  # the layers of two branches, the head, the loss: forward and backward each
-    assert added == pytest.approx(2 * kernels * 1e-3)
-    for wrong in ({"usable_gib": 0.0}, {"network": -1.0}, {"host_s": -1.0}):
-        with pytest.raises(InputError, match="setting"):
-            Setting(**wrong)
+SWEPT = pd.DataFrame(
+    {"case": "toy", "axis": axis.field, "value": axis.values[k], "system": s, "samples_per_s": x}
+    for axis in AXES.values() for k, lead in enumerate((1.1, 1.7)) for s, x in (("GraphPipe", lead), ("PipeDream", 1.0))
+)  # fmt: skip
 
 
 def test_figure_3_6_is_judged():
@@ -188,12 +147,13 @@ def test_table_3_1_is_judged():
         ]  # fmt: skip
         return pd.DataFrame(rows)
 
-    assert set(verdicts(table1.judged(frame(21.0, 4.4))).values()) == {"holds"}
+    tried = counted((4,), models=("mmt",))
+    assert set(verdicts(table1.judged(frame(21.0, 4.4), tried)).values()) == {"holds"}
     texts = {key: e.text for key, e in table1.EXPECTED.items()}
-    ours = verdicts(table1.judged(frame(0.5, 0.02)))
+    ours = verdicts(table1.judged(frame(0.5, 0.02), tried))
     assert [ours[texts[key]] for key in ("pipedream least", "pipedream most", "piper most")] == ["does not hold"] * 3
     assert ours[texts["minute"]] == "holds"
-    more = verdicts(table1.judged(frame(30.0, 6.0)))
+    more = verdicts(table1.judged(frame(30.0, 6.0), tried))
     assert [more[texts[key]] for key in ("pipedream most", "piper most")] == ["beyond"] * 2
 
 
@@ -206,12 +166,17 @@ def test_the_papers_seconds_have_its_ratios():
     assert (max(piper), min(piper)) == pytest.approx((440.5, 73.7), rel=0.002)
 
 
-def test_the_case_study_counts_equal_stages():
-    plan = plan_of(Point("PipeDream", "candle-uno", 2, 4, 256, 32, Setting(one_device=True)))
-    claim = fig09._shared(
-        "one partition", {("GraphPipe", True): plan, ("PipeDream", True): plan}, one_device=True, why=""
-    )
-    assert claim.value == len(plan.stages)
+def test_the_case_study_counts_equal_stages_and_splits_the_gain():
+    case, one = Case("candle-uno", 2, 4, 256, "small"), Setting(one_device=True)
+    shared, number = shared_stages(case, one)
+    assert shared <= number == len(plan_of(case.point("GraphPipe", one)).stages)
+    claim = fig09._shared("one partition", (shared, number), why="")
+    assert claim.value == shared
+    assert claim.ours == f"{shared} of {number}"
+    found = split(case, one)
+    assert found["gain"] == pytest.approx(found["from_warm_up"] * found["from_microbatch"])
+    assert (found["shared_stages"], found["stages"]) == (shared, number)
+    assert VARIANTS["one device a stage"] == one
 
 
 @pytest.mark.parametrize("name", NAMES)
