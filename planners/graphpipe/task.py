@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...errors import InputError
-from ...profiles.graph import CostModel, Graph
+from ...profiles.graph import CostModel, Graph, check_loss
 from ...simulator.cluster import Cluster
 from ...simulator.plan.entries import PlannerEntry
 from ...simulator.training.plan.file import TrainingPlan
@@ -66,6 +66,7 @@ class Task:
         """
         if not isinstance(graph, Graph):
             raise InputError(f"graphpipe: graph: expected a training graph (got {type(graph).__name__})")
+        check_loss(graph)
         if not isinstance(cluster, Cluster):
             raise InputError(f"graphpipe: cluster: expected a Cluster (got {type(cluster).__name__})")
         check_batch(global_batch, "graphpipe: ")

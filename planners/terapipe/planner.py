@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...errors import InputError
-from ...profiles.graph import CostModel, Graph, roofline
+from ...profiles.graph import CostModel, Graph, check_loss, roofline
 from ...simulator.cluster import Cluster
 from ...simulator.training.plan.file import TrainingPlan
 from ...simulator.training.result.iteration import TrainingResult
@@ -160,6 +160,7 @@ def _once(made: TrainingPlan, result: TrainingResult) -> float:
 def _check(graph: Graph, cluster: Cluster, batch: int, microbatches: int | None) -> None:
     if not isinstance(graph, Graph):
         raise InputError(f"terapipe: graph: expected a training graph (got {type(graph).__name__})")
+    check_loss(graph)
     if not isinstance(cluster, Cluster):
         raise InputError(f"terapipe: cluster: expected a Cluster (got {type(cluster).__name__})")
     check_batch(batch, "terapipe: ")

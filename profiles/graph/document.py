@@ -26,10 +26,12 @@ _SPLIT = {mark: split for split, mark in _MARK.items()}
 
 def to_json(graph: Graph) -> str:
     """The graph as JSON text. Loops are ``name=size``; ``*`` grows with the batch, ``~`` statistic, ``!`` whole."""
-    head = {
+    head: dict[str, Any] = {
         "kind": KIND, "version": VERSION, "name": graph.name, "batch": graph.batch,
         "items_per_sample": graph.items_per_sample, "items": graph.items, "source": graph.source,
     }  # fmt: skip
+    if graph.results:
+        head["results"] = list(graph.results)
     body = [f" {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in head.items()]
     for key, rows in (
         ("inputs", [_tensor(t) for t in graph.inputs]),
@@ -68,6 +70,7 @@ def from_json(text: str, where: str = "graph") -> Graph:
             items_per_sample=_number(document, "items_per_sample", 1.0),
             items=_typed(document, "items", str, "samples"),
             source=_typed(document, "source", str, ""),
+            results=_names(document, "results", []),
         )
     except MeshwrightError as error:
         raise InputError(f"{where}: {error}") from None
@@ -120,6 +123,8 @@ def _operator(op: Operator) -> dict[str, Any]:
         row["attributes"] = {k: list(v) if isinstance(v, tuple) else v for k, v in op.attributes.items()}
     if op.layer >= 0:
         row["layer"] = op.layer
+    if op.nodes:
+        row["nodes"] = list(op.nodes)
     return row
 
 
@@ -162,6 +167,13 @@ def _integers(row: dict[str, Any], key: str, default: Any = _MISSING) -> tuple[i
     return tuple(values)
 
 
+def _names(row: dict[str, Any], key: str, default: Any = _MISSING) -> tuple[str, ...]:
+    values = _typed(row, key, list, default)
+    if not all(isinstance(name, str) for name in values):
+        raise InputError(f"{key}: expected names (got {values!r})")
+    return tuple(values)
+
+
 def _read_tensor(row: dict[str, Any]) -> Tensor:
     return Tensor(
         _typed(row, "name", str), _integers(row, "shape"), _typed(row, "dtype", str, "float16"),
@@ -172,13 +184,11 @@ def _read_tensor(row: dict[str, Any]) -> Tensor:
 def _read_operator(row: dict[str, Any]) -> Operator:
     found = cast("dict[str, Any]", _typed(row, "attributes", dict, {}))
     attributes = {k: tuple(cast("list[Any]", v)) if isinstance(v, list) else v for k, v in found.items()}
-    inputs = _typed(row, "inputs", list)
-    if not all(isinstance(name, str) for name in inputs):
-        raise InputError(f"inputs: expected names (got {inputs!r})")
     return Operator(
-        _typed(row, "name", str), _typed(row, "kind", str), _typed(row, "formula", str), tuple(inputs),
+        _typed(row, "name", str), _typed(row, "kind", str), _typed(row, "formula", str), _names(row, "inputs"),
         tuple(_loop(word) for word in _typed(row, "loops", str).split()), _typed(row, "dtype", str, "float16"),
         _number(row, "flops", -1.0), _integers(row, "saves", []), attributes, _typed(row, "layer", int, -1),
+        _names(row, "nodes", []),
     )  # fmt: skip
 
 

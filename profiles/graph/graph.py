@@ -1,4 +1,4 @@
-"""`Graph`: a model's training graph: operators in the order in which they are defined, parameters and inputs."""
+"""`Graph`: a model's graph: operators in the order in which they are defined, parameters and inputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ __all__ = ["Graph"]
 
 @dataclass(frozen=True, repr=False)
 class Graph(Shown):
-    """A static training graph. Backward and update are implied: they run on the loops of the forward operators.
+    """A static graph: of training, or of inference.
+
+    Of a training graph the last operator is the loss; backward and update are implied: they run on the loops of the
+    forward operators. A graph of inference has `results` instead, and nothing that runs backward: its operators save
+    nothing.
 
     Parameters
     ----------
@@ -29,16 +33,19 @@ class Graph(Shown):
     inputs, parameters : tuple of Tensor
         Tensors that operators read: a microbatch's inputs, and the model's parameters.
     operators : tuple of Operator
-        In topological order. The last one is the loss.
+        In topological order. The last one of a training graph is the loss.
     items_per_sample, items : float, str
         What one sample counts for in throughput, such as (1024, "tokens") or (1, "images").
     source : str
         Where it comes from: paper and table, or the module that was traced.
+    results : tuple of str
+        Operators whose values the module gives, in its order; empty: a training graph.
 
     Raises
     ------
     InputError
-        On a name that is used twice or not defined, a cycle, or shapes that do not match.
+        On a name that is used twice or not defined, a cycle, shapes that do not match, or results that are no
+        operators.
     """
 
     name: str
@@ -49,6 +56,7 @@ class Graph(Shown):
     items_per_sample: float = 1.0
     items: str = "samples"
     source: str = ""
+    results: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _check_batch(self.name, self.batch)
@@ -76,10 +84,19 @@ class Graph(Shown):
             if op.name in shapes:
                 raise InputError(f"graph {self.name!r}: {op.name!r} is defined twice")
             shapes[op.name] = op.shape
+        for name in self.results:
+            if name not in later:
+                raise InputError(f"graph {self.name!r}: results: expected names of operators (got {name!r})")
 
     def _headline(self) -> str:
         size = f"{self.params / 1e9:.4g} B parameters, {self.forward_flops / 1e12:.4g} TFLOP forward"
-        return f"{self.name}: {len(self.operators)} operators, {size}, batch {self.batch}"
+        what = " of inference" if self.inference else ""
+        return f"{self.name}: {len(self.operators)} operators{what}, {size}, batch {self.batch}"
+
+    @property
+    def inference(self) -> bool:
+        """Whether it is a graph of inference: it has results and no loss."""
+        return bool(self.results)
 
     @cached_property
     def tensors(self) -> Mapping[str, Tensor]:
@@ -106,7 +123,7 @@ class Graph(Shown):
 
     @property
     def params(self) -> int:
-        """Trainable parameters."""
+        """Trainable parameters; of a graph of inference those of its module, which are no buffers."""
         return sum(t.elements for t in self.parameters if t.trainable)
 
     @property

@@ -63,10 +63,13 @@ def parameter_bytes(
 
 
 def state_bytes(graph: Graph, optimizer: str = "adam") -> int:
-    """Bytes of weights, gradients and optimiser state of a whole model; frozen parameters have weights only."""
+    """Bytes of weights, gradients and optimiser state of a whole model.
+
+    Frozen parameters have weights only, and so have all of a graph of inference.
+    """
     total = 0
     for tensor in graph.parameters:
-        if not tensor.trainable:
+        if not tensor.trainable or graph.inference:
             total += tensor.bytes
             continue
         total += round(tensor.elements * sum(parameter_bytes(tensor.dtype, optimizer, tensor.shape)))

@@ -17,7 +17,7 @@ __all__ = ["ModuleLoss", "in_float64", "untouched"]
 
 @dataclass(frozen=True, eq=False)
 class ModuleLoss:
-    """A module and its loss, as `from_torch` takes them.
+    """A module and its loss (none: its results), as `from_torch` takes them.
 
     Parameters
     ----------
@@ -57,6 +57,25 @@ class ModuleLoss:
         with untouched(self.module):
             return lifted(self.module, self.inputs, self.loss, self.labels)
 
+    def results(self, values: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> list[Tensor]:
+        """What the module gives, flattened, in float64; parameters as for `gradients`."""
+        import torch
+        from torch.utils._pytree import tree_leaves
+
+        with torch.no_grad(), untouched(self.module), in_float64():
+            found = self._called({name: _plain(x).detach().clone() for name, x in values.items()}, inputs)
+        return [x for x in tree_leaves(found) if isinstance(x, torch.Tensor)]
+
+    def _called(self, leaves: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> Any:
+        """The module, and its loss if there is one, by functional call."""
+        import torch
+
+        names = self.input_names()
+        whole = with_loss(self.module, self.loss, isinstance(self.inputs, Mapping))
+        parts = {f"traced.{name}": x for name, x in leaves.items()}
+        example = {names[name]: _plain(x) for name, x in inputs.items()}
+        return torch.func.functional_call(whole, parts, ({name: example[name] for name in self.given()},))
+
     def gradients(
         self, values: Mapping[str, Tensor], inputs: Mapping[str, Tensor], wanted: Sequence[str]
     ) -> tuple[Tensor, dict[str, Tensor]]:
@@ -73,15 +92,9 @@ class ModuleLoss:
         """
         import torch
 
-        names = self.input_names()
         leaves = {name: _plain(x).detach().clone().requires_grad_(name in wanted) for name, x in values.items()}
-        whole = with_loss(self.module, self.loss, isinstance(self.inputs, Mapping))
-        parts = {f"traced.{name}": x for name, x in leaves.items()}
-        example = {names[name]: _plain(x) for name, x in inputs.items()}
-        ordered = {name: example[name] for name in self.given()}
         with untouched(self.module), in_float64():
-            loss = torch.func.functional_call(whole, parts, (ordered,))
-            loss = loss.reshape(())
+            loss = self._called(leaves, inputs).reshape(())
             found = torch.autograd.grad(loss, [leaves[name] for name in wanted], allow_unused=True)
         zero = {name: torch.zeros_like(leaves[name]) for name in wanted}
         pairs = zip(wanted, found, strict=True)

@@ -1,4 +1,4 @@
-"""`Operator`: one node of a training graph, described by its loops, so that ways to run it in parallel are derived."""
+"""`Operator`: one node of a graph, described by its loops, so that ways to run it in parallel are derived."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
 KINDS: Mapping[str, str] = MappingProxyType(
     {
         "contraction": "sum of products: matmul, batched matmul, any einsum; FLOPs 2 x product of the loops",
-        "convolution": "convolution over whole spatial dimensions; FLOPs 2 x product of the loops",
+        "convolution": "convolution, or transposed one, over whole spatial dimensions; FLOPs 2 x product of the loops",
         "attention": "fused attention; FLOPs of its two contractions",
         "dispatch": "contraction with a one-hot mask: MoE dispatch and combine",
         "embedding": "rows of a table by index; no FLOPs",
         "loss": "cross entropy of logits and labels; one value",
-        "norm": "layer, RMS or batch norm; `statistic` loops are the normalised ones",
+        "norm": "layer, RMS or batch norm; `statistic` loops are the normalised ones, or it is given its statistics",
         "softmax": "softmax over its `statistic` or `whole` loops",
         "gate": "MoE top-k gating: probabilities to a dispatch mask",
         "reduction": "sum, mean or max over the reduced loops",
@@ -136,14 +136,17 @@ class Operator(Shown):
         Type of the result.
     flops : float, optional
         Forward floating-point operations of the full operator; by default 2 x product of the loops for contractions
-        (4 x for fused attention; of a convolution without its input's spatial loops), product of the loops for
-        reductions and losses, the number of result elements for others, 0 for views and embeddings.
+        (4 x for fused attention; of a convolution without its input's spatial loops, of a transposed one without its
+        result's), product of the loops for reductions and losses, the number of result elements for others, 0 for
+        views and embeddings.
     saves : tuple of int
         What the backward pass needs: operand positions, −1 for the result.
     attributes : mapping
         What executing it needs beyond the formula: ``fn`` of an elementwise operator, ``eps``, ``causal``, ``stride`` …
     layer : int
         Repeated block of the model that it belongs to; −1: none.
+    nodes : tuple of str
+        Calls of the exported program that it came from (`inference_program`); in traced graphs of inference only.
 
     Raises
     ------
@@ -161,6 +164,7 @@ class Operator(Shown):
     saves: tuple[int, ...] = ()
     attributes: Mapping[str, Scalar] = field(default_factory=lambda: MappingProxyType({}))
     layer: int = -1
+    nodes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         where = f"operator {self.name!r}"
@@ -199,8 +203,10 @@ class Operator(Shown):
             return 2.0 * everything
         if self.kind == "attention":
             return 4.0 * everything
-        if self.kind == "convolution":  # the input's spatial loops are no loops of its own: they follow from the result
-            own = {x for dims in (self.parsed.result, *self.parsed.operands[1:2]) for group in dims for x in group}
+        if self.kind == "convolution":
+            # The input's spatial loops are no loops of its own: they follow from the result. Transposed: the other way.
+            side = self.parsed.operands[0] if self.attributes.get("transposed") else self.parsed.result
+            own = {x for dims in (side, *self.parsed.operands[1:2]) for group in dims for x in group}
             return 2.0 * math.prod(x.size for x in self.loops if x.name in own)
         if self.kind in ("reduction", "loss"):
             return everything

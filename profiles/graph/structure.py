@@ -10,7 +10,32 @@ from itertools import pairwise
 from ...errors import InputError
 from .graph import Graph
 
-__all__ = ["depths", "differentiable", "graph_cut", "layer_bounds", "leaders", "reordered", "repeats", "signature"]
+__all__ = [
+    "check_loss",
+    "depths",
+    "differentiable",
+    "graph_cut",
+    "layer_bounds",
+    "leaders",
+    "reordered",
+    "repeats",
+    "signature",
+]
+
+
+def check_loss(graph: Graph) -> None:
+    """Refuse a graph of inference where a training graph is expected.
+
+    Raises
+    ------
+    InputError
+        If the graph has results and no loss.
+    """
+    if graph.inference:
+        raise InputError(
+            f"graph {graph.name!r}: a graph of inference has no loss, so it cannot be trained; give a training graph "
+            "(from_torch with a loss, without inference=True)"
+        )
 
 
 def reordered(graph: Graph, order: Sequence[int]) -> Graph:
@@ -68,7 +93,13 @@ def differentiable(graph: Graph) -> frozenset[str]:
     """Parameters and results that have a gradient.
 
     Those made of floating-point numbers and of something trainable, by functions that have one: a gate's mask stops it.
+
+    Raises
+    ------
+    InputError
+        If it is a graph of inference: nothing in it has one.
     """
+    check_loss(graph)
     found = {t.name for t in graph.parameters if t.trainable and _floats(t.dtype)}
     for op in graph.operators:
         stops = op.attributes.get("fn") in _CONSTANT or not _floats(op.dtype)
@@ -139,6 +170,7 @@ def signature(graph: Graph, first: int, last: int) -> str:
             reads.append(f"${number}{_outside(graph, name)}")
         readers = graph.consumers[op.name]
         ends = "last" if not readers else "crosses" if readers[-1][0] >= last else ""
+        ends += " result" if op.name in graph.results else ""
         loops = " ".join(f"{x.name}={x.size}{int(x.batch)}{x.split}" for x in op.loops)
         lines.append(
             f"{op.kind}|{op.formula}|{','.join(reads)}|{loops}|{op.dtype}|{op.flops!r}|{op.saves}"

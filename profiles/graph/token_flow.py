@@ -17,6 +17,7 @@ from ...reprs import Shown
 from .graph import Graph
 from .notation import Dims
 from .operator import Operator
+from .structure import check_loss
 
 __all__ = ["Role", "TokenFlow", "token_flow"]
 
@@ -69,9 +70,10 @@ def token_flow(graph: Graph) -> TokenFlow:
     Raises
     ------
     InputError
-        If it has no tokens, or an operator needs later ones: attention without a causal mask, a norm or a sum over the
-        sequence, a shift of tokens.
+        If it has no loss or no tokens, or an operator needs later ones: attention without a causal mask, a norm or a
+        sum over the sequence, a shift of tokens.
     """
+    check_loss(graph)
     length = int(graph.items_per_sample)
     values: dict[str, Where] = {}
     for x in graph.inputs:

@@ -1,4 +1,5 @@
-"""`zoo_graph`: the known graphs: Alpa's models (Tables 6–8), GraphPipe's of several branches, BERT, Llama, tiny ones.
+"""`zoo_graph`: the known graphs: Alpa's models (Tables 6–8), GraphPipe's of several branches, BERT, Llama, tiny ones;
+and those of inference (`networks`).
 
 Graphs of several branches are built when asked for, with any number of branches (``mmt-2`` … ``mmt-16``); the others
 are shipped.
@@ -26,6 +27,7 @@ from .models.builder import Model
 from .models.language import BERT, Llama, MoE
 from .models.transformer import GPT, Attention, Transformer
 from .models.vision import MlpNet, ResNet
+from .networks import INFERENCE, is_network, network_graph
 
 __all__ = ["BRANCHES", "PAPER_PARAMS", "ZOO", "build_graph", "in_zoo", "zoo_graph", "zoo_module"]
 
@@ -93,7 +95,7 @@ _SPECS: Mapping[str, tuple[Model, str]] = MappingProxyType(
 """Name -> the model, and where its sizes are from."""
 
 ZOO: tuple[str, ...] = tuple(_SPECS)
-"""Names of the known graphs; those of several branches are known with ``-2`` … ``-16`` behind them, too."""
+"""Names of the known training graphs; those of several branches are known with ``-2`` … ``-16`` behind them, too."""
 
 BRANCHES: tuple[str, ...] = tuple(name for name, (model, _) in _SPECS.items() if hasattr(model, "branches"))
 """Names of the graphs whose number of branches can be asked for: ``mmt-8`` has eight."""
@@ -119,7 +121,9 @@ def zoo_graph(name: str, batch: int = 1, *, attention: Attention = "matmuls") ->
     Parameters
     ----------
     name : str
-        One of `ZOO`, or one of `BRANCHES` with a number of branches, such as ``candle-uno-16``.
+        One of `ZOO`, or one of `BRANCHES` with a number of branches, such as ``candle-uno-16``; or a graph of
+        inference: one of `INFERENCE`, with sizes behind it or without (``bert-base-layers2``). Those without sizes
+        are shipped, others are traced, which takes torch.
     batch : int
         Samples (sequences, images) of a microbatch.
     attention : {"matmuls", "fused"}
@@ -129,8 +133,12 @@ def zoo_graph(name: str, batch: int = 1, *, attention: Attention = "matmuls") ->
     Raises
     ------
     InputError
-        If there is no such graph; the message names the nearest.
+        If there is no such graph; the message names the nearest. If it must be traced and torch is missing.
     """
+    if is_network(name):
+        if attention != "matmuls":
+            raise InputError(f"attention: {name} is a graph of inference; leave the option out (got {attention!r})")
+        return network_graph(name).with_batch(batch)
     model, _ = _spec(name)
     if attention != "matmuls":
         return build_graph(name, attention=attention).with_batch(batch)
@@ -140,7 +148,7 @@ def zoo_graph(name: str, batch: int = 1, *, attention: Attention = "matmuls") ->
 def in_zoo(name: str) -> bool:
     """Whether `zoo_graph` knows a graph of this name."""
     counted = _COUNTED.fullmatch(name)
-    return name in _SPECS or (counted is not None and 2 <= int(counted[2]) <= MOST_BRANCHES)
+    return name in _SPECS or is_network(name) or (counted is not None and 2 <= int(counted[2]) <= MOST_BRANCHES)
 
 
 def _spec(name: str) -> tuple[Model, str]:
@@ -153,8 +161,8 @@ def _spec(name: str) -> tuple[Model, str]:
             raise InputError(f"model {name!r}: branches: expected 2 to {MOST_BRANCHES} (got {counted[2]})")
         model, source = _SPECS[counted[1]]
         return replace(model, branches=int(counted[2])), source
-    near = difflib.get_close_matches(str(name).lower(), ZOO, n=3, cutoff=0.3)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(ZOO)}"
+    near = difflib.get_close_matches(str(name).lower(), (*ZOO, *INFERENCE), n=3, cutoff=0.3)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join((*ZOO, *INFERENCE))}"
     raise InputError(f"unknown model {name!r}; {hint}")
 
 
@@ -175,6 +183,8 @@ def build_graph(name: str, *, attention: Attention = "matmuls", sizes: Mapping[s
     InputError
         If there is no such graph, or it has no such size; or the sizes do not go together.
     """
+    if is_network(name):
+        raise InputError(f"model {name!r} is a graph of inference: write sizes behind its name, with zoo_graph")
     model, source = _spec(name)
     if sizes:
         taken = [field.name for field in fields(model) if field.type == "int" and field.name != "top_k"]
@@ -196,7 +206,7 @@ def zoo_module(name: str, *, attention: Attention = "matmuls", device: str = "cp
     Parameters
     ----------
     name : str
-        One of `ZOO`, but BERT and Llama, which have no module here.
+        One of `ZOO`, but BERT and Llama, which have no module here; those of inference are `network_of`.
     attention : {"matmuls", "fused"}
         As for `zoo_graph`.
     device : str
@@ -207,6 +217,8 @@ def zoo_module(name: str, *, attention: Attention = "matmuls", device: str = "cp
     InputError
         If there is no such graph or no module of it.
     """
+    if is_network(name):
+        raise InputError(f"model {name!r} is a network of inference; its module is network_of({name!r}).module")
     zoo_graph(name)
     import torch
 

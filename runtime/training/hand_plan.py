@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from ...errors import InputError
-from ...profiles.graph import Graph, Operator
+from ...profiles.graph import Graph, Operator, check_loss
 from ...reprs import Shown
 from ...simulator.cluster import Cluster
 from ...simulator.plan.entries import PlannerEntry
@@ -110,8 +110,9 @@ def hand_plan(
     Raises
     ------
     InputError
-        If the microbatches do not divide the global batch.
+        If the microbatches do not divide the global batch, or the graph has no loss.
     """
+    check_loss(graph)
     asked = HandOptions(**options)
     chosen = RULES[rule] if isinstance(rule, str) else rule
     n = len(meshes) * asked.stages_per_mesh

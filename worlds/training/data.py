@@ -230,7 +230,15 @@ def _shape(case: TrainingCase) -> TransformerShape:
 
 
 def _graph(case: TrainingCase, folder: Path, data: TrainingData) -> Graph:
-    """The graph: of the zoo, perhaps in other sizes; of a file; or traced from a module."""
+    """The graph: of the zoo, perhaps in other sizes; of a file; or traced from a module. It has a loss."""
+    from ...profiles.graph import check_loss
+
+    found = _named(case, folder, data)
+    check_loss(found)
+    return found
+
+
+def _named(case: TrainingCase, folder: Path, data: TrainingData) -> Graph:
     from ...profiles.graph import build_graph, in_zoo
     from ...profiles.graph.named import graph_of
 

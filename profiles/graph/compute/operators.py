@@ -113,6 +113,12 @@ def _norm(local: Local, operands: Sequence[Tensor]) -> Tensor:
 
     op, order = local.op, result_loops(local.op)
     x, *affine = _apart(local, operands, order)
+    if op.attributes.get("statistics") == "running":
+        mean, variance, *affine = affine
+        y = (x - mean) * torch.rsqrt(variance + float(_attribute(op, "eps")))
+        for i, parameter in enumerate(affine):
+            y = y * parameter if i == 0 else y + parameter
+        return join_loops(y, op.parsed.result, local.sizes, order)
     over = tuple(loop for loop in order if loop in _statistic(op))
     fn, eps = str(op.attributes.get("fn", "layer")), float(_attribute(op, "eps"))
     if fn not in ("layer", "rms", "batch", "group"):
@@ -191,6 +197,13 @@ def _convolution(local: Local, operands: Sequence[Tensor]) -> Tensor:
 
     x, weight = operands
     a = dict[str, Any](local.op.attributes)
+    if a.get("transposed"):
+        back = {3: functional.conv_transpose1d, 4: functional.conv_transpose2d, 5: functional.conv_transpose3d}[x.ndim]
+        wide = math.prod(local.sizes[loop] for loop in local.op.parsed.result[1])
+        return back(
+            x, weight, None, a.get("stride", 1), a.get("padding", 0), a.get("output_padding", 0),
+            wide // weight.shape[1], a.get("dilation", 1),
+        )  # fmt: skip
     call = {3: functional.conv1d, 4: functional.conv2d, 5: functional.conv3d}[x.ndim]
     return call(
         x, weight, None, a.get("stride", 1), a.get("padding", 0), a.get("dilation", 1), x.shape[1] // weight.shape[1]
@@ -204,14 +217,18 @@ def _pool(local: Local, operands: Sequence[Tensor]) -> Tensor:
     pools: Mapping[tuple[str, int], Callable[..., Any]] = {
         ("max", 3): functional.max_pool1d,
         ("max", 4): functional.max_pool2d,
+        ("max", 5): functional.max_pool3d,
         ("mean", 3): functional.avg_pool1d,
         ("mean", 4): functional.avg_pool2d,
+        ("mean", 5): functional.avg_pool3d,
     }
     key = str(_attribute(op, "fn")), x.ndim
     if key not in pools:
         raise _unknown(op, key[0], ("max", "mean"))
     stride: Any = op.attributes.get("stride")
-    return pools[key](x, _attribute(op, "kernel"), stride, cast("Any", op.attributes.get("padding", 0)))
+    # Of "max" there is nothing that is counted.
+    counted: dict[str, Any] = {} if op.attributes.get("count_include_pad", True) else {"count_include_pad": False}
+    return pools[key](x, _attribute(op, "kernel"), stride, cast("Any", op.attributes.get("padding", 0)), **counted)
 
 
 def _gate(local: Local, operands: Sequence[Tensor]) -> Tensor:

@@ -27,7 +27,8 @@ def make_parameter(graph: Graph, name: str, seed: int, dtype: str) -> Tensor:
     """A parameter's first values: the same on every rank, and whichever ranks hold it.
 
     What products sum over is normal with variance 1 / (number of terms), so that activations keep their scale; other
-    parameters are 1 (first affine parameter of a norm) or 0, with noise of 0.1: no gradients may agree by symmetry.
+    parameters are 1 (first affine parameter of a norm, its running variance) or 0, with noise of 0.1: no gradients may
+    agree by symmetry.
     Buffers of integers are indices of what they pick from, those of truth values have both in every row.
     """
     import torch
@@ -45,8 +46,8 @@ def make_parameter(graph: Graph, name: str, seed: int, dtype: str) -> Tensor:
             terms = max(terms, math.prod(op.sizes[loop] for loop in reduced))
         elif op.kind == "embedding":
             terms = max(terms, entry.shape[-1])
-        elif op.kind == "norm" and k == 1:
-            centre = 1.0
+        elif op.kind == "norm" and k in ((2, 3) if op.attributes.get("statistics") == "running" else (1,)):
+            centre = 1.0  # scales, and running variances
     # A tenth is large enough that no gradient vanishes by symmetry, and small enough that norms stay well
     # conditioned.
     values = values / math.sqrt(terms) if terms else centre + 0.1 * values

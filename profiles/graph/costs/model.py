@@ -175,7 +175,7 @@ class Roofline:
         kernel = self.rates.kernel_s
         small = [k for k, size in enumerate(operands) if on.is_weight(k) and size < result]
         sums = result if small else 0.0
-        if op.kind == "elementwise":
+        if op.kind == "elementwise" or op.attributes.get("statistics") == "running":
             read = sum(size for size in operands[1:] if size >= result)
             back = (1 + len(op.saves)) * result if op.saves else 0.0
             return OperatorTimes(

@@ -16,7 +16,7 @@ from .values import ONE, Atoms, Size, Value, reshaped, total
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Call", "CallCheck", "check_calls"]
+__all__ = ["Call", "CallCheck", "check_calls", "relative"]
 
 APART = 1e-9
 """Both sides compute one call in float64; more than this part of the largest element is no rounding."""
@@ -138,7 +138,7 @@ def _compared(call: Call, small: Mapping[Size, Size]) -> float | None:
     pairs = [tuple(zip(*both, strict=True)) for both in zip(*sizes, strict=True)]
     if any(math.prod(s[0] for s in shape) > LARGEST for shape in pairs):
         return None
-    draft = Draft({v.name for v in _values(args)})
+    draft = Draft({v.name for v in _values(args)}, call.step.draft.inference)
     step = Step(draft, call.step.op, args, pairs, call.step.dtypes)  # pyright: ignore[reportArgumentType]
     try:
         result = call.handler(step)
@@ -292,11 +292,18 @@ def _difference(target: Any, args: Mapping[str, Any], operators: Sequence[Operat
         with torch.random.fork_rng(devices=[]), in_float64():
             found = side(own)
             sides.append([*found, *_gradients(found, [own[name] for name in wanted])])
-    return max((_relative(a, b) for a, b in zip(*sides, strict=True)), default=0.0)
+    return max((relative(a, b) for a, b in zip(*sides, strict=True)), default=0.0)
+
+
+_STATISTICS = ("batch_norm", "instance_norm", "_native_batch_norm_legit_no_training")
+"""Their running variances must be positive."""
 
 
 def _positive(target: Any) -> bool:
-    return target._schema.name.partition("::")[2].rstrip("_") in ("log", "log1p", "sqrt", "rsqrt", "pow", "reciprocal")
+    return target._schema.name.partition("::")[2].rstrip("_") in (
+        *("log", "log1p", "sqrt", "rsqrt", "pow", "reciprocal"),
+        *_STATISTICS,
+    )
 
 
 def _gradients(results: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
@@ -311,7 +318,8 @@ def _gradients(results: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
     return [torch.zeros_like(x) if g is None else g for g, x in zip(found, leaves, strict=True)]
 
 
-def _relative(a: Any, b: Any) -> float:
+def relative(a: Any, b: Any) -> float:
+    """The largest difference of two tensors, as a part of the largest element of the first; of other shapes: inf."""
     import torch
 
     if tuple(a.shape) != tuple(b.shape):

@@ -1,4 +1,4 @@
-"""Compare a traced graph with its module before anyone plans with it: loss and every gradient, on random values."""
+"""Compare a traced graph with its module before anyone plans with it: loss and every gradient, or every result."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from ....errors import InputError
 from ..graph import Graph
 from ..module_loss import ModuleLoss, in_float64
 from ..operator import Operator
-from .calls import Call, check_calls
+from .calls import Call, check_calls, relative
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 __all__ = ["Traced", "checked", "module_values"]
+
+RESULTS_APART = 1e-10
+"""The same for results, which no sum over the batch stands behind; of the largest element of a result."""
 
 APART = 1e-7
 """Loss and gradients of both sides are sums in float64 in another order: of the largest element of a gradient, this
@@ -64,8 +67,9 @@ class Traced:
 def checked(traced: Traced) -> Graph:
     """The graph, its source saying how it was checked.
 
-    Modules of at most `FLOPS` and `BYTES` are run: loss and every gradient are compared, at a batch of 2 where the
-    graph has one. Of larger ones every distinct call is compared with torch's, on sizes that are made small.
+    Modules of at most `FLOPS` and `BYTES` are run: loss and every gradient, or every result, are compared, at a batch
+    of 2 where the graph has one. Of larger ones every distinct call is compared with torch's, on sizes that are made
+    small.
 
     Raises
     ------
@@ -76,11 +80,13 @@ def checked(traced: Traced) -> Graph:
 
     small = _small(traced.graph)
     with torch.device("cpu"):  # the caller may have made the module, and called this, under "meta"
-        if small.forward_flops <= FLOPS and _bytes(small) <= BYTES:
+        if small.forward_flops > FLOPS or _bytes(small) > BYTES:
+            how = _by_calls(traced)
+        elif small.inference:
+            how = f"compared with it in float64: {_results(traced, small)}"
+        else:
             count = _whole(traced, small)
             how = f"compared with it in float64: the loss and {count} gradients"
-        else:
-            how = _by_calls(traced)
     return replace(traced.graph, source=f"{traced.graph.source}; {how}")
 
 
@@ -145,6 +151,39 @@ def _whole(traced: Traced, small: Graph) -> int:
             raise InputError(f"{name}: the gradient of {key!r} is {apart:.1e} of its size from the module's"
                              f"{_culprit(traced)}")  # fmt: skip
     return len(gradients)
+
+
+def _results(traced: Traced, small: Graph) -> str:
+    """Compare every result on the first values that give finite ones; how many there are."""
+    from ..compute import evaluate
+
+    failure, name = "", traced.graph.name
+    for seed, given in _draws(traced):
+        values = module_values(traced.module.module, small, seed)
+        inputs = _inputs(traced, small, seed, given)
+        try:
+            expected = traced.module.results(values, inputs)
+        except Exception as error:  # the user's code, on values of our choice
+            failure = failure or _line(error)
+            continue
+        if all(bool(x.isfinite().all()) for x in expected) and any(bool(x.any()) for x in expected):
+            break
+        failure = failure or "its results are zero or not finite"
+    else:
+        raise InputError(f"{name}: cannot be checked: run on random values, {failure}; expected a module that runs")
+    made = _float64(small, {**traced.lifted, **values, **inputs}, name)
+    with in_float64():
+        for op in small.operators:
+            try:
+                evaluate([op], made)
+            except Exception as error:
+                what = f"operator {op.name!r} ({op.kind})"
+                raise InputError(f"{name}: {what} cannot be computed: {_line(error)}") from error
+    for k, (key, x) in enumerate(zip(small.results, expected, strict=True)):
+        apart = relative(x, made[key])
+        if not apart <= RESULTS_APART:
+            raise InputError(f"{name}: result {k} is {apart:.1e} of its size from the module's{_culprit(traced)}")
+    return f"its {len(expected)} results" if len(expected) > 1 else "its result"
 
 
 def _culprit(traced: Traced) -> str:
@@ -230,12 +269,7 @@ def _computed(
 
     from ..compute import evaluate
 
-    made: dict[str, Tensor] = {}
-    for t in (*graph.inputs, *graph.parameters):
-        if t.name not in values:
-            raise InputError(f"{name}: {t.name!r} has no value to check the graph with; register it as a buffer")
-        x = values[t.name].detach()
-        made[t.name] = x.double() if x.is_floating_point() else x
+    made = _float64(graph, values, name)
     leaves = {key: made[key].clone().requires_grad_() for key in trained}
     made |= leaves
     with torch.random.fork_rng(devices=[]), in_float64():
@@ -253,6 +287,17 @@ def _computed(
         found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
     pairs = zip(leaves.items(), found, strict=True)
     return loss.detach(), {key: torch.zeros_like(x) if g is None else g for (key, x), g in pairs}
+
+
+def _float64(graph: Graph, values: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
+    """Values of a graph's inputs and parameters, in float64."""
+    made: dict[str, Tensor] = {}
+    for t in (*graph.inputs, *graph.parameters):
+        if t.name not in values:
+            raise InputError(f"{name}: {t.name!r} has no value to check the graph with; register it as a buffer")
+        x = values[t.name].detach()
+        made[t.name] = x.double() if x.is_floating_point() else x
+    return made
 
 
 def _undropped(op: Operator) -> Operator:

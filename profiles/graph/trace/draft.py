@@ -56,9 +56,12 @@ class Draft:
     ----------
     taken : collection of str
         Names of inputs and parameters, which operators may not have.
+    inference : bool
+        Whether nothing runs backward: what only inference has may then be said.
     """
 
-    def __init__(self, taken: set[str]) -> None:
+    def __init__(self, taken: set[str], inference: bool = False) -> None:
+        self.inference = inference
         self.operators: list[Operator] = []
         self.taken = set(taken)
         self.path = ""

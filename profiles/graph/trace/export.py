@@ -10,10 +10,11 @@ from ....errors import InputError
 from ..operator import DTYPE_BYTES
 from .errors import why_not
 from .inputs import named_inputs, with_loss
+from .outputs import loss_of, results_of, without_writing
 from .tidy import LARGEST
 from .values import Value
 
-__all__ = ["Exported", "Given", "Inner", "exported", "lifted"]
+__all__ = ["Exported", "Given", "Inner", "exported", "given_inputs", "lifted", "program_of"]
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ class Exported:
         What it reads.
     calls : list
         Calls of operators, as nodes of torch.fx.
-    result : node
-        The loss.
+    results : list of node
+        The loss; of inference all results, in order.
     constants : mapping
         Buffers with their values, where the module has them, as arrays.
     """
@@ -65,7 +66,7 @@ class Exported:
     source: str
     tensors: list[Given]
     calls: list[Any]
-    result: Any
+    results: list[Any]
     constants: Mapping[str, Any]
     lifted: Mapping[str, Any]
     """Tensors that the module makes of numbers, as torch has them."""
@@ -142,18 +143,41 @@ class Exported:
 
 def exported(
     module: Any, inputs: Sequence[Any] | Mapping[str, Any], loss: str | Callable[..., Any] | None, labels: Any,
-    batch_dim: int, name: str, known: Collection[str],
+    batch_dim: int, name: str, known: Collection[str], inference: bool = False,
 ) -> tuple[Exported, Exported]:  # fmt: skip
-    """The module with its loss, exported at the batch of the inputs and at twice that.
+    """The module with its loss, or for inference, exported at the batch of the inputs and at twice that.
 
     Raises
     ------
     InputError
         If it cannot be exported, or makes other calls at another batch.
     """
+    source = name or type(module).__name__
+    given, batch = given_inputs(module, inputs, loss, labels, batch_dim, source)
+    whole = with_loss(module, loss, isinstance(inputs, Mapping))
+    programs = [program_of(whole, given, batch_dim, batch * k, module, source, known, inference) for k in (1, 2)]
+    one, two = (_read(p, given, batch * k, module, source, inference) for k, p in enumerate(programs, start=1))
+    names = [[_operator(node) for node in x.calls] for x in (one, two)]
+    if names[0] != names[1]:
+        raise InputError(
+            f"{source}: makes other calls at batch {2 * batch} than at {batch}; expected the same operators"
+        )
+    return one, two
+
+
+def given_inputs(
+    module: Any, inputs: Sequence[Any] | Mapping[str, Any], loss: str | Callable[..., Any] | None, labels: Any,
+    batch_dim: int, source: str,
+) -> tuple[dict[str, Any], int]:  # fmt: skip
+    """Inputs (and labels) by name, and their batch.
+
+    Raises
+    ------
+    InputError
+        If they are no tensors of one batch.
+    """
     import torch
 
-    source = name or type(module).__name__
     given = named_inputs(module, inputs, source)
     if loss is not None:
         given["labels"] = labels
@@ -163,15 +187,7 @@ def exported(
     sizes = {key: x.shape[batch_dim] if -x.ndim <= batch_dim < x.ndim else 0 for key, x in given.items()}
     if not sizes or len(set(sizes.values())) > 1 or 0 in sizes.values():
         raise InputError(f"{source}: expected inputs with one batch size in dimension {batch_dim} (got {sizes})")
-    batch = next(iter(sizes.values()))
-    whole = with_loss(module, loss, isinstance(inputs, Mapping))
-    one, two = (_export(whole, given, batch_dim, batch * k, module, source, known) for k in (1, 2))
-    names = [[_operator(node) for node in x.calls] for x in (one, two)]
-    if names[0] != names[1]:
-        raise InputError(
-            f"{source}: makes other calls at batch {2 * batch} than at {batch}; expected the same operators"
-        )
-    return one, two
+    return given, next(iter(sizes.values()))
 
 
 def lifted(
@@ -190,9 +206,17 @@ def lifted(
     return {name: x for name, x in program.constants.items() if name.removeprefix("traced.") not in parts}
 
 
-def _export(
-    whole: Any, given: Mapping[str, Any], batch_dim: int, batch: int, module: Any, source: str, known: Collection[str]
-) -> Exported:
+def program_of(
+    whole: Any, given: Mapping[str, Any], batch_dim: int, batch: int, module: Any, source: str,
+    known: Collection[str], inference: bool,
+) -> Any:  # fmt: skip
+    """The exported program of a module (``whole``: with its loss) at one batch, in operators that are known.
+
+    Raises
+    ------
+    InputError
+        If it cannot be exported.
+    """
     import torch
 
     place = next((p.device for p in (*module.parameters(), *module.buffers())), torch.device("meta"))
@@ -202,12 +226,13 @@ def _export(
         shape[batch_dim] = batch
         example[key] = torch.empty(shape, dtype=x.dtype, device=place)
     try:
-        program = torch.export.export(whole, (example,), strict=False)
-        program.graph.eliminate_dead_code()  # what nothing reads needs no words
-        program = _decomposed(program, known)
+        with torch.set_grad_enabled(not inference):
+            program = torch.export.export(whole, (example,), strict=False)
+            program = without_writing(program) if inference else program
+            program.graph.eliminate_dead_code()  # what nothing reads needs no words
+            return _decomposed(program, known)
     except Exception as error:
         raise InputError(why_not(error, source, module)) from None
-    return _read(program, given, batch, module, source)
 
 
 def _decomposed(program: Any, known: Collection[str]) -> Any:
@@ -230,7 +255,7 @@ def _known(node: Any, known: Collection[str]) -> bool:
     return op == "getitem" or not {op, op.rstrip("_"), f"{op}.{overload}"}.isdisjoint(known)
 
 
-def _read(program: Any, given: Mapping[str, Any], batch: int, module: Any, source: str) -> Exported:
+def _read(program: Any, given: Mapping[str, Any], batch: int, module: Any, source: str, inference: bool) -> Exported:
     from torch.export.graph_signature import InputKind
 
     nodes = {node.name: node for node in program.graph.nodes}
@@ -251,16 +276,10 @@ def _read(program: Any, given: Mapping[str, Any], batch: int, module: Any, sourc
             if is_input
             else first.get(str(spec.target).removeprefix("traced."), str(spec.target))
         )
-        trains = spec.kind == InputKind.PARAMETER and parts[target].requires_grad
+        trains = spec.kind == InputKind.PARAMETER and (inference or parts[target].requires_grad)
         value = node.meta["val"]
         tensors.append(Given(node, target, tuple(value.shape), _dtype(value), trains, is_input))
-    outputs = [
-        s.arg.name for s in program.graph_signature.output_specs if s.kind.name in ("USER_OUTPUT", "LOSS_OUTPUT")
-    ]
-    scalars = [nodes[n] for n in outputs if n in nodes and nodes[n].meta["val"].numel() == 1]
-    if len(outputs) != 1 or len(scalars) != 1 or not scalars[0].meta["val"].dtype.is_floating_point:
-        shapes = [tuple(nodes[n].meta["val"].shape) for n in outputs if n in nodes]
-        raise InputError(f"{source}: expected one value, the loss (got results of shapes {shapes}); give loss=")
+    results = (results_of if inference else loss_of)(program, nodes, source)
     calls = [node for node in program.graph.nodes if node.op == "call_function"]
     constants = {
         t.name: parts[t.name].detach().float().numpy()
@@ -271,7 +290,7 @@ def _read(program: Any, given: Mapping[str, Any], batch: int, module: Any, sourc
         and parts[t.name].numel() <= LARGEST
     }
     lifted = {t.name: program.constants[t.name] for t in tensors if t.name in program.constants and t.name not in parts}
-    return Exported(batch, type(module).__name__, tensors, calls, scalars[0], constants, lifted)
+    return Exported(batch, type(module).__name__, tensors, calls, results, constants, lifted)
 
 
 def _apart(name: str, parts: Mapping[str, Any]) -> str:

@@ -44,13 +44,28 @@ def _layer_norm(step: Step) -> Result:
 def _batch_norm(step: Step) -> Result:
     a = step.args
     x = a["input"]
-    if not a.get("training", a.get("use_input_stats", True)):
-        raise step.unknown("a batch norm in evaluation mode; call module.train() before")
+    if not a.get("training", a.get("use_input_stats", "no_training" not in step.op)):
+        return _evaluated(step, x)
     axes: list[Hashable] = list(range(len(x.dims)))
     over = set(axes) - {1} - ({0} if step.word == "instance_norm" else set())
     fn = "group" if step.word == "instance_norm" else "batch"
     y = _norm(step, (x, axes), (a["weight"], a["bias"]), [1], over, fn, a["eps"])
     return [y] if len(step.sizes) > 1 else y  # with statistics beside it, which nothing in a graph reads
+
+
+def _evaluated(step: Step, x: Value) -> Result:
+    """A batch norm by its running statistics: no loop of it is summed over."""
+    if not step.draft.inference:
+        raise step.unknown("a batch norm in evaluation mode; call module.train() before")
+    a, axes = step.args, list(range(len(x.dims)))
+    given = [a[key] for key in ("running_mean", "running_var", "weight", "bias") if a[key] is not None]
+    if a["bias"] is not None and a["weight"] is None:
+        raise step.unknown("a batch norm with a bias and no weight is not known")
+    y = step.draft.add(
+        "batch_norm", "norm", Axes([(x, axes), *((p, [1]) for p in given)], axes),
+        attributes={"fn": "batch", "eps": float(a["eps"]), "statistics": "running"},
+    )  # fmt: skip
+    return [y] if len(step.sizes) > 1 else y
 
 
 def _group_norm(step: Step) -> Result:
@@ -122,7 +137,9 @@ def _pool(step: Step) -> Result:
     a, x = step.args, step.x
     space = len(x.dims) - 2
     before, after = [total(d)[0] for d in x.dims[2:]], [s[0] for s in step.sizes[0][2:]]
-    adaptive = step.word.startswith("adaptive")
+    adaptive, extra = step.word.startswith("adaptive"), dict[str, Scalar]()
+    if space == 3 and not step.draft.inference:
+        raise step.unknown("pooling in three dimensions is known of inference only")
     if adaptive and all(n == 1 for n in after):
         axes = list(range(len(x.dims)))
         if "max" in step.word:
@@ -139,8 +156,11 @@ def _pool(step: Step) -> Result:
         kernel = _each(a["kernel_size"], space)
         stride, padding = _each(a["stride"] or kernel, space), _each(a["padding"], space)
         odd = a.get("ceil_mode") or set(_each(a.get("dilation", 1), space)) != {1} or a.get("divisor_override")
-        if odd or not a.get("count_include_pad", True):
+        bare = not a.get("count_include_pad", True)
+        if odd or (bare and not step.draft.inference):
             raise step.unknown("ceil_mode, dilation, divisor_override and count_include_pad=False are not known")
+        if bare and any(padding):
+            extra["count_include_pad"] = False
     into, out = ([f"{what} {k}" for k in range(space)] for what in ("in", "out"))
     sizes: dict[Hashable, Size] = {out[k]: step.sizes[0][2 + k] for k in range(space)}
     lined = Axes([(x, [0, 1, *into])], [0, 1, *out], sizes=sizes, splits=dict.fromkeys((*into, *out), "whole"))
@@ -148,7 +168,7 @@ def _pool(step: Step) -> Result:
         "pool", "pool", lined, saves=(0, -1) if "max" in step.word else (),
         flops=float(math.prod(s[0] for s in step.sizes[0]) * math.prod(kernel)),
         attributes={"fn": "max" if "max" in step.word else "mean", "kernel": kernel, "stride": stride,
-                    "padding": padding},
+                    "padding": padding, **extra},
     )  # fmt: skip
 
 
@@ -160,11 +180,11 @@ def _each(value: int | Sequence[int], count: int) -> tuple[int, ...]:
 HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("layer_norm", "rms_norm"), _layer_norm),
     **dict.fromkeys(("batch_norm", "instance_norm", "_native_batch_norm_legit_functional",
-                     "_native_batch_norm_legit"), _batch_norm),
+                     "_native_batch_norm_legit", "_native_batch_norm_legit_no_training"), _batch_norm),
     **dict.fromkeys(("softmax", "_softmax", "log_softmax", "_log_softmax"), _softmax),
     **dict.fromkeys(("cross_entropy_loss", "nll_loss_nd", "nll_loss"), _cross_entropy),
-    **dict.fromkeys(("max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d",
-                     "adaptive_avg_pool2d"), _pool),
+    **dict.fromkeys(("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d",
+                     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"), _pool),
     "group_norm": _group_norm,
     "mse_loss": _mse,
 }  # fmt: skip

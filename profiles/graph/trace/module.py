@@ -1,4 +1,4 @@
-"""`from_torch`: any static torch module as a training graph, without its weights in memory."""
+"""`from_torch`: any static torch module as a graph of training or of inference, without its weights in memory."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from .tidy import tidied
 from .values import Value, atoms_of
 from .walk import KNOWN, Walk, pair
 
-__all__ = ["from_torch"]
+__all__ = ["check_inference", "from_torch"]
 
 
 def from_torch(
     module: Any, inputs: Sequence[Any] | Mapping[str, Any], *, name: str = "",
     loss: str | Callable[..., Any] | None = None, labels: Any = None, batch_dim: int = 0,
-    items_per_sample: float = 1.0, items: str = "samples",
+    items_per_sample: float = 1.0, items: str = "samples", inference: bool = False,
 ) -> Graph:  # fmt: skip
-    """The training graph of a torch module.
+    """The training graph of a torch module, or its graph of inference.
 
     The module is exported twice with tensors that have shapes but no data, at its inputs' batch and at twice that;
     what differs grows with the batch. A module on the meta device needs no memory for weights. Before the graph is
@@ -50,6 +50,10 @@ def from_torch(
         Dimension of every input (and of `labels`) that counts samples.
     items_per_sample, items : float, str
         What one sample counts for in throughput, such as (1024, "tokens").
+    inference : bool
+        Trace what the module gives, in evaluation mode and without a loss. One tensor or several (a tuple, a list, a
+        mapping, nested): `Graph.results` names them in the order in which torch flattens them. Operators keep the
+        calls that they came from (`Operator.nodes`). Held against the module are its results, to 1e-10.
 
     Returns
     -------
@@ -61,21 +65,24 @@ def from_torch(
     ------
     InputError
         If the module has data-dependent control flow or shapes, uses an operator that graphs cannot say, or does not
-        treat the batch as samples; if the graph computes something else than the module.
+        treat the batch as samples; if the graph computes something else than the module. Of inference also if it is
+        in training mode, writes into a buffer, or gives something that is no tensor, or an input as it is.
     """
     import torch
 
     if not isinstance(module, torch.nn.Module):
         raise InputError(f"from_torch: expected a torch.nn.Module (got {type(module).__name__})")
+    if inference:
+        check_inference(module, name, loss, labels)
     with untouched(module):
-        one, two = exported(module, inputs, loss, labels, batch_dim, name, KNOWN)
-    draft = Draft({t.name for t in one.tensors})
+        one, two = exported(module, inputs, loss, labels, batch_dim, name, KNOWN, inference)
+    draft = Draft({t.name for t in one.tensors}, inference)
     walk = Walk(draft, one, two)
     tensors: dict[str, Tensor] = {}
     for spec, other in zip(one.tensors, two.tensors, strict=True):
         sizes = [pair(a, b, one, two, spec.name) for a, b in zip(spec.shape, other.shape, strict=True)]
         walk.env[spec.node] = Value(
-            spec.name, tuple(map(atoms_of, sizes)), spec.dtype, spec.trainable and not spec.given
+            spec.name, tuple(map(atoms_of, sizes)), spec.dtype, spec.trainable and not spec.given and not inference
         )
         grows = tuple(d for d, (a, b) in enumerate(sizes) if a != b)
         if spec.name not in tensors and all(spec.shape):  # an empty one is joined with others
@@ -83,31 +90,53 @@ def from_torch(
                 spec.name, spec.shape, spec.dtype, grows if spec.given else (), spec.given or spec.trainable
             )
     walk(one.calls, two.calls)
-    graph = _graph(name or type(module).__name__, one, walk.env[one.result], draft, tensors, items_per_sample, items)
+    results = [walk.env[node] for node in one.results]
+    graph = _graph(name or type(module).__name__, one, results, draft, tensors, items_per_sample, items)
     reference = ModuleLoss(module, inputs, loss, labels)
     return checked(Traced(graph, reference, batch_dim, walk.calls, one.lifted, walk.aliased))
 
 
+def check_inference(module: Any, name: str, loss: Any, labels: Any) -> None:
+    """Refuse what is no module to trace for inference.
+
+    Raises
+    ------
+    InputError
+        If there is a loss, or the module or a part of it is in training mode.
+    """
+    source = name or type(module).__name__
+    if loss is not None or labels is not None:
+        raise InputError(f"{source}: inference=True has no loss; leave loss and labels out")
+    part = next((path for path, part in module.named_modules() if part.training), None)
+    if part is not None:
+        raise InputError(f"{source}: module {part or '(root)'!r} is in training mode; call eval() before")
+
+
 def _graph(
-    name: str, one: Exported, loss: Value, draft: Draft, tensors: Mapping[str, Tensor], items_per_sample: float,
-    items: str,
+    name: str, one: Exported, results: Sequence[Value], draft: Draft, tensors: Mapping[str, Tensor],
+    items_per_sample: float, items: str,
 ) -> Graph:  # fmt: skip
-    """What the loss depends on."""
-    made = {op.name: op for op in tidied(draft.operators, one.constants)}
-    if loss.name not in made:
-        raise InputError(f"{name}: the loss is computed of nothing")
-    needed, stack = set[str](), [loss.name]
+    """What the loss, or the results, depend on."""
+    asked = tuple(value.name for value in results) if draft.inference else ()
+    made = {op.name: op for op in tidied(draft.operators, one.constants, asked)}
+    lost = next((value.name for value in results if value.name not in made), None)
+    if lost is not None:
+        raise InputError(f"{name}: result {lost!r} is an input or a parameter as it is; expected what is computed"
+                         if asked else f"{name}: the loss is computed of nothing")  # fmt: skip
+    needed, stack = set[str](), [value.name for value in results]
     while stack:
         at = stack.pop()
         if at not in needed:
             needed.add(at)
             stack += made[at].inputs if at in made else ()
-    operators = _tagged([op for op in made.values() if op.name in needed and op.name != loss.name])
+    loss = "" if asked else results[0].name
+    operators = _tagged([op for op in made.values() if op.name in needed and op.name != loss])
+    operators += [made[loss]] if loss else []
     given = {t.name for t in one.tensors if t.given}
     return Graph(
         name, one.batch, tuple(t for t in tensors.values() if t.name in needed and t.name in given),
         tuple(t for t in tensors.values() if t.name in needed and t.name not in given),
-        (*operators, made[loss.name]), items_per_sample, items, f"traced from {one.source}",
+        tuple(operators), items_per_sample, items, f"traced from {one.source}", asked,
     )  # fmt: skip
 
 

@@ -107,7 +107,7 @@ def _convolution(step: Step) -> Result:
     x, w, bias, groups = a["input"], a["weight"], a["bias"], a["groups"]
     space = len(w.dims) - 2
     if a.get("transposed"):
-        raise step.unknown("transposed convolutions are not known")
+        return _transposed(step)
     if len(x.dims) != space + 2:
         raise step.unknown("expects a batch dimension")
     stride, dilation = (_each(a[key], space) for key in ("stride", "dilation"))
@@ -146,6 +146,46 @@ def _convolution(step: Step) -> Result:
         attributes={"stride": stride, "padding": padding, "dilation": dilation},
     )  # fmt: skip
     return _biased(step, y, bias, 1)
+
+
+def _transposed(step: Step) -> Result:
+    """A transposed convolution: the weight is (in, out / groups, kernel), each element of x meets all of a kernel."""
+    if not step.draft.inference:
+        raise step.unknown("transposed convolutions are not known")
+    a = step.args
+    x, w, groups = a["input"], a["weight"], a["groups"]
+    space = len(w.dims) - 2
+    if len(x.dims) != space + 2:
+        raise step.unknown("expects a batch dimension")
+    into, out, kernel = ([f"{what} {k}" for k in range(space)] for what in ("in", "out", "kernel"))
+    channels, wide = total(w.dims[0])[0] // groups, total(w.dims[1])
+    grouped: dict[Hashable, Size] = {"g": (groups, groups), "c": (channels, channels), "k": wide}
+    sizes = {label: size for label, size in grouped.items() if size != ONE}
+    sizes |= {out[k]: step.sizes[0][2 + k] for k in range(space) if step.sizes[0][2 + k] != ONE}
+
+    def group(inner: str) -> Hashable | None:  # groups are the major part of both channel dimensions
+        there = tuple(label for label in ("g", inner) if label in sizes)
+        return there if len(there) > 1 else there[0] if there else None
+
+    narrow = "k" if "k" in sizes else None
+    shown = [
+        (x, ["b" if x.dims[0] else None, group("c"), *_shown(into, x)]),
+        (w, [group("c"), narrow, *_shown(kernel, w)]),
+    ]
+    result = ["b" if x.dims[0] else None, group("k"), *(label if label in sizes else None for label in out)]
+    y = step.draft.add(
+        "conv", "convolution", Axes(shown, result, sizes=sizes, splits=dict.fromkeys((*into, *out, *kernel), "whole")),
+        dtype=step.dtypes[0], flops=2.0 * math.prod(x.shape) * math.prod(total(dim)[0] for dim in w.dims[1:]),
+        attributes={
+            "transposed": True,
+            **{key: _each(a[key], space) for key in ("stride", "padding", "dilation", "output_padding")},
+        },
+    )  # fmt: skip
+    return _biased(step, y, a["bias"], 1)
+
+
+def _shown(labels: Sequence[Hashable], x: Value) -> list[Hashable | None]:
+    return [label if dim else None for label, dim in zip(labels, x.dims[2:], strict=True)]
 
 
 def _each(value: int | Sequence[int], count: int) -> tuple[int, ...]:
@@ -210,6 +250,7 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("matmul", "mm", "bmm", "mv", "dot"), _matmul),
     **dict.fromkeys(("addmm", "baddbmm"), _addmm),
     **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution"), _convolution),
+    **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), _transposed),
     "einsum": _einsum,
     "embedding": _embedding,
     "linear": _linear,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,9 @@ LARGEST = 1 << 24
 """Constants of more elements than this are not looked at."""
 
 
-def tidied(operators: Sequence[Operator], constants: Mapping[str, Any]) -> list[Operator]:
+def tidied(
+    operators: Sequence[Operator], constants: Mapping[str, Any], results: Collection[str] = ()
+) -> list[Operator]:
     """The same computation with fewer operators; some may be left without readers.
 
     A number that multiplies a contraction becomes its ``scale``. A mask that lets a query see the keys up to its own
@@ -29,13 +31,15 @@ def tidied(operators: Sequence[Operator], constants: Mapping[str, Any]) -> list[
         In topological order.
     constants : mapping
         Values of buffers, as arrays, where they are known.
+    results : collection of str
+        Operators whose values are asked for: they stay as they are.
     """
-    return _unflattened(_causal(_scaled(list(operators)), constants))
+    return _unflattened(_causal(_scaled(list(operators), results), constants))
 
 
-def _scaled(operators: list[Operator]) -> list[Operator]:
+def _scaled(operators: list[Operator], results: Collection[str]) -> list[Operator]:
     made = {op.name: op for op in operators}
-    readers: dict[str, int] = {}
+    readers: dict[str, int] = dict.fromkeys(results, 1)
     for op in operators:
         for name in op.inputs:
             readers[name] = readers.get(name, 0) + 1
@@ -47,15 +51,22 @@ def _scaled(operators: list[Operator]) -> list[Operator]:
         of = made.get(op.inputs[0]) if op.inputs else None
         if (
             isinstance(factor, float) and "term" not in op.attributes and of is not None and of.kind == "contraction"
-            and readers[of.name] == 1 and of.dtype == op.dtype
+            and readers[of.name] == 1 and of.dtype == op.dtype and not {op.name, of.name} & set(results)
         ):  # fmt: skip
             scale = factor * float(of.attributes.get("scale", 1.0))  # pyright: ignore[reportArgumentType]
-            made[of.name] = kept[of.name] = replace(of, attributes={**of.attributes, "scale": scale})
+            made[of.name] = kept[of.name] = replace(
+                of, attributes={**of.attributes, "scale": scale}, nodes=_both(of, op)
+            )
             renamed[op.name] = of.name
             readers[of.name] = readers.get(op.name, 0)
             continue
         made[op.name] = kept[op.name] = op
     return list(kept.values())
+
+
+def _both(first: Operator, second: Operator) -> tuple[str, ...]:
+    """The calls of two operators that become one."""
+    return tuple(dict.fromkeys((*first.nodes, *second.nodes)))
 
 
 def _unflattened(operators: list[Operator]) -> list[Operator]:
@@ -98,7 +109,8 @@ def _causal(operators: list[Operator], constants: Mapping[str, Any]) -> list[Ope
             one = list(map(len, ends)) == [1, 1]  # a position is the index of one loop
             if bare is not None and one and op.loop(ends[1][0]).split == "statistic":
                 extra = {"causal": True, "query": ends[0][0], "key": ends[1][0]}
-                op = replace(op, inputs=(bare,), attributes={**op.attributes, **extra})
+                nodes = op.nodes if masked is None else _both(masked, op)
+                op = replace(op, inputs=(bare,), attributes={**op.attributes, **extra}, nodes=nodes)
         elif op.kind == "attention" and len(op.inputs) == 4:
             allowed = _value(op.inputs[3], made, known)
             if allowed is not None and _sees_the_past(allowed if allowed.dtype == bool else np.isfinite(allowed)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ....errors import InputError
@@ -55,6 +56,7 @@ class Walk:
         self.env: dict[Any, Any] = {}
         self.calls: list[Call] = []
         self.aliased = ""
+        self._outer = ""
         self._layers: dict[str, int] = {}
 
     def __call__(self, nodes: Sequence[Any], twins: Sequence[Any]) -> None:
@@ -69,6 +71,7 @@ class Walk:
             op, overload = self.one.operator(node)
             if op == "getitem":
                 self.env[node] = self.env[node.args[0]][node.args[1]]
+                self._note(node, len(self.draft.operators))
             elif op not in IGNORED:
                 path = self.one.path(node)
                 self.draft.path = path
@@ -119,17 +122,32 @@ class Walk:
             if isinstance(error, InputError):
                 raise error if step.op in str(error) else step.unknown(str(error)) from error
             raise step.unknown(f"cannot be said in loops ({type(error).__name__}: {error})") from error
+        self._note(node, before)
         self.calls.append(Call(node.target, handler, step, tuple(self.draft.operators[before:])))
         if op.endswith("_") and not op.startswith("_"):  # in place: what was read is what was written from here on
             if not self.aliased and one.shared(node):
                 self.aliased = str(step.unknown("writes into a part of a tensor that is read elsewhere"))
             self.env[node.args[0]] = self.env[node]
 
+    def _note(self, node: Any, before: int) -> None:
+        """Keep which call operators came from; a call that only passes a value on goes with the one that made it."""
+        if not self.draft.inference:
+            return
+        operators, name, value = self.draft.operators, self._outer or node.name, self.env[node]
+        which = range(before, len(operators))
+        if not which and isinstance(value, Value):
+            which = [i for i, op in enumerate(operators) if op.name == value.name]
+        for i in which:
+            if name not in operators[i].nodes:
+                operators[i] = replace(operators[i], nodes=(*operators[i].nodes, name))
+
     def _enter(self, node: Any, inner: Inner, twin: Inner) -> None:
         """Calls under `torch.no_grad` or without autocast, which torch keeps as a graph of their own."""
+        outer, self._outer = self._outer, self._outer or node.name
         for name, argument in zip(inner.inputs, inner.arguments, strict=True):
             self.env[name] = self.env[argument] if hasattr(argument, "op") else argument
         self(inner.calls, twin.calls)
+        self._outer = outer
         made = [self.env[x] for x in inner.results]
         self.env[node] = made if inner.gradients else [self._detached(x) for x in made]
 

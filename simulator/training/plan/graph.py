@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ....errors import InputError
-from ....profiles.graph import Graph, in_zoo, load_graph, zoo_graph
+from ....profiles.graph import Graph, check_loss, in_zoo, load_graph, zoo_graph
 from ....profiles.graph.structure import reordered
 from ....profiles.graph.token_loops import sequence_length
 from .file import TrainingPlan
@@ -88,8 +88,10 @@ def check_graph(plan: TrainingPlan, graph: Graph) -> None:
     Raises
     ------
     InputError
-        If its digest is another, stages leave operators out or run them twice, or name operators that it has not.
+        If it has no loss, its digest is another, stages leave operators out or run them twice, or name operators that it
+        has not.
     """
+    check_loss(graph)
     if plan.model.digest and plan.model.digest != _own_digest(plan, graph):
         raise InputError(
             f"plan: was made for another graph {plan.model.name!r} (digest {plan.model.digest[:12]}, this one has "

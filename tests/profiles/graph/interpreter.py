@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -65,9 +66,29 @@ _dispatch = _contraction
 
 def _convolution(op: Operator, xs: list[Tensor]) -> Tensor:
     a = op.attributes
+    if a.get("transposed"):
+        return _transposed_convolution(op, xs[0], xs[1])
     groups = xs[0].shape[1] // xs[1].shape[1]
     call = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[xs[0].ndim - 2]
     return call(xs[0], xs[1], None, a["stride"], a["padding"], a["dilation"], groups)
+
+
+def _transposed_convolution(op: Operator, x: Tensor, w: Tensor) -> Tensor:
+    """Every element of x puts a kernel into the result, at stride · its place − padding + dilation · the kernel's."""
+    a, space = op.attributes, range(x.ndim - 2)
+    groups = op.shape[1] // w.shape[1]
+    apart = x.reshape(x.shape[0], groups, -1, *x.shape[2:])
+    kernels = w.reshape(groups, -1, *w.shape[1:])
+    room = [max(a["stride"][k] * x.shape[2 + k] + a["dilation"][k] * w.shape[2 + k], op.shape[2 + k] + a["padding"][k])
+            for k in space]  # fmt: skip
+    out = x.new_zeros(op.shape[0], groups, w.shape[1], *room)
+    for at in itertools.product(*(range(n) for n in w.shape[2:])):
+        put = torch.einsum("bgc...,gck->bgk...", apart, kernels[(slice(None), slice(None), slice(None), *at)])
+        starts = [a["dilation"][k] * at[k] for k in space]
+        ends = [starts[k] + a["stride"][k] * (x.shape[2 + k] - 1) + 1 for k in space]
+        out[(..., *(slice(s, e, a["stride"][k]) for k, s, e in zip(space, starts, ends, strict=True)))] += put
+    cropped = [slice(a["padding"][k], a["padding"][k] + op.shape[2 + k]) for k in space]
+    return out[(..., *cropped)].reshape(op.shape)
 
 
 def _embedding(op: Operator, xs: list[Tensor]) -> Tensor:
@@ -78,6 +99,11 @@ def _norm(op: Operator, xs: list[Tensor]) -> Tensor:
     order, a = _result(op), op.attributes
     over = [order.index(n) for n in _names(op, "statistic")]
     x = _spread(op, 0, xs[0], order)
+    if a.get("statistics") == "running":
+        mean, variance, *affine = (_spread(op, k, xs[k], order) for k in range(1, len(xs)))
+        y = (x - mean) / (variance + a["eps"]).sqrt()
+        y = y * affine[0] + affine[1] if affine else y
+        return y.reshape(op.shape)
     if a["fn"] == "rms":
         y = x * (x.square().mean(over, keepdim=True) + a["eps"]).rsqrt()
     else:
@@ -166,8 +192,12 @@ def _reduction(op: Operator, xs: list[Tensor]) -> Tensor:
 
 def _pool(op: Operator, xs: list[Tensor]) -> Tensor:
     a = op.attributes
-    call = {("max", 4): F.max_pool2d, ("mean", 4): F.avg_pool2d, ("max", 3): F.max_pool1d, ("mean", 3): F.avg_pool1d}
-    return call[a["fn"], xs[0].ndim](xs[0], a["kernel"], a["stride"], a["padding"])
+    call = {("max", 4): F.max_pool2d, ("mean", 4): F.avg_pool2d, ("max", 3): F.max_pool1d, ("mean", 3): F.avg_pool1d,
+            ("max", 5): F.max_pool3d, ("mean", 5): F.avg_pool3d}  # fmt: skip
+    pooled = call[a["fn"], xs[0].ndim](xs[0], a["kernel"], a["stride"], a["padding"])
+    if a.get("count_include_pad", True):
+        return pooled
+    return pooled / call[a["fn"], xs[0].ndim](torch.ones_like(xs[0]), a["kernel"], a["stride"], a["padding"])
 
 
 def _elementwise(op: Operator, xs: list[Tensor]) -> Tensor:

@@ -1,0 +1,66 @@
+"""What an exported program gives: a loss, or the results of inference; and programs that write into nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ....errors import InputError
+
+__all__ = ["loss_of", "results_of", "without_writing"]
+
+
+def loss_of(program: Any, nodes: Mapping[str, Any], source: str) -> list[Any]:
+    """The one value that is the loss, as a node.
+
+    Raises
+    ------
+    InputError
+        If there is not exactly one floating-point value.
+    """
+    names = [spec.arg.name for spec in _outputs(program)]
+    scalars = [nodes[n] for n in names if n in nodes and nodes[n].meta["val"].numel() == 1]
+    if len(names) != 1 or len(scalars) != 1 or not scalars[0].meta["val"].dtype.is_floating_point:
+        shapes = [tuple(nodes[n].meta["val"].shape) for n in names if n in nodes]
+        raise InputError(
+            f"{source}: expected one value, the loss (got results of shapes {shapes}); give loss=, or inference=True"
+        )
+    return scalars
+
+
+def results_of(program: Any, nodes: Mapping[str, Any], source: str) -> list[Any]:
+    """The tensors that a module gives, in its order, as nodes.
+
+    Raises
+    ------
+    InputError
+        If a result is no tensor, or one of the inputs as it is; if the module writes into its buffers or inputs.
+    """
+    for spec in program.graph_signature.output_specs:
+        if spec.kind.name not in ("USER_OUTPUT", "LOSS_OUTPUT"):
+            raise InputError(f"{source}: writes into {spec.target!r}; expected a module that gives results only")
+    found = list[Any]()
+    for k, spec in enumerate(_outputs(program)):
+        name = getattr(spec.arg, "name", None)
+        node = nodes.get(name) if isinstance(name, str) else None
+        if node is None or not hasattr(node.meta.get("val"), "shape"):
+            raise InputError(f"{source}: result {k}: expected a tensor (got {getattr(spec.arg, 'value', spec.arg)!r})")
+        if node.op != "call_function":
+            raise InputError(f"{source}: result {k} is an input or a parameter as it is; expected what is computed")
+        found.append(node)
+    if not found:
+        raise InputError(f"{source}: gives nothing; expected a tensor, or several")
+    return found
+
+
+def _outputs(program: Any) -> list[Any]:
+    return [s for s in program.graph_signature.output_specs if s.kind.name in ("USER_OUTPUT", "LOSS_OUTPUT")]
+
+
+def without_writing(program: Any) -> Any:
+    """The same program with calls that write in place (``relu_``) as calls that do not, where it has any.
+
+    A part of it can then be run alone: no call changes what another part reads.
+    """
+    calls = [node for node in program.graph.nodes if node.op == "call_function" and hasattr(node.target, "_schema")]
+    return program.run_decompositions({}) if any(node.target._schema.is_mutable for node in calls) else program
