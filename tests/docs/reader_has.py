@@ -59,3 +59,14 @@ def authors_files(folder: Path) -> None:
     held = runpy.run_path(str(TESTS / "cli" / "pipelines" / "test_authors_formats.py"))
     (folder / "graph.txt").write_text(held["graph_text"](), encoding="utf-8")
     (folder / "bert.json").write_text(json.dumps(held["instance"]()), encoding="utf-8")
+
+
+def opt_fits(folder: Path) -> None:
+    """Fitted iteration times in the format of DistServe's simulator: of one model, invented."""
+    line = {
+        "prefill": [22.0, 0.14, 8e-6],
+        "decoding_smallbs": [23.0, 6e-4, 0.06],
+        "decoding_largebs": [20.0, 5e-4, 0.12],
+    }
+    fits = {"facebook/opt-13b": {"1": {**line, "decoding_large_small_bs_threshold": 95}}}
+    (folder / "opt-fits.json").write_text(json.dumps(fits), encoding="utf-8")
