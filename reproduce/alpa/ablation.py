@@ -22,7 +22,7 @@ from ..report import Frame, Progress, quiet
 from ..style import BLUE, GREEN, GREY, ORANGE, VERMILLION
 from .systems import AS_SAID
 
-__all__ = ["SIZES", "WAYS", "Way", "graph_at", "measure_ways", "sharded"]
+__all__ = ["SIZES", "WAYS", "Way", "graph_at", "heuristic_misses", "measure_ways", "sharded"]
 
 MEMORY = 0.9
 """Share of a GPU's memory that a plan may fill, as in `AlpaOptions`."""
@@ -67,8 +67,8 @@ WAYS: Mapping[str, str] = MappingProxyType({name: way.colour for name, way in _W
 """Way -> colour, in the order of the bars."""
 
 
-def graph_at(family: str, gpus: int) -> Graph:
-    """The model that the authors' benchmark gives to so many GPUs, at its whole batch."""
+def graph_at(family: str, gpus: int, images: int = 32) -> Graph:
+    """The model that the authors' benchmark gives to so many GPUs, at its whole batch (of Wide-ResNet: `images`)."""
     at = SIZES.index(gpus)
     name = f"{family}-{gpus}"
     if family == "gpt":
@@ -79,11 +79,16 @@ def graph_at(family: str, gpus: int) -> Graph:
         hidden, experts = (1024, 1280, 1536, 1536)[at], (8, 16, 16, 32)[at]
         heads = hidden // (32 if gpus <= 2 else 64)
         return MoE(layers=8, hidden=hidden, heads=heads, experts=experts, vocab=51200, seq=1024).graph(name, 8)
-    return ResNet(blocks=(3, 4, 6, 3), base=(160, 224, 320, 448)[at], width=2).graph(name, 32)
+    return ResNet(blocks=(3, 4, 6, 3), base=(160, 224, 320, 448)[at], width=2).graph(name, images)
 
 
-def sharded(graph: Graph, way: Way, mesh: LogicalMesh, costs: CostModel, analysis: Analysis, family: str) -> IntraPlan:
+def sharded(
+    graph: Graph, way: Way, mesh: LogicalMesh, costs: CostModel, analysis: Analysis, family: str, *,
+    recompute: bool | None = None,
+) -> IntraPlan:  # fmt: skip
     """The whole model on one mesh, in one microbatch; for MoE with 8 bytes a parameter, as `systems.options_of`.
+
+    Layers are recomputed as in the authors' benchmark, all but Wide-ResNet's, unless `recompute` says otherwise.
 
     Raises
     ------
@@ -99,7 +104,7 @@ def sharded(graph: Graph, way: Way, mesh: LogicalMesh, costs: CostModel, analysi
     options = IntraOptions(
         memory_bytes=MEMORY * mesh.mesh.cluster.spec.memory_bytes,
         zero=way.zero,
-        recompute="none" if family == "resnet" else "full",
+        recompute="full" if (family != "resnet" if recompute is None else recompute) else "none",
         optimizer="sgd" if family == "moe" else "adam",
     )
     return score(graph, 0, len(graph.operators), mesh, costs, given, options, analysis=analysis)
@@ -148,6 +153,19 @@ def measure_ways(progress: Progress = quiet) -> Frame:
             )
     progress(len(jobs), len(jobs), "")
     return pd.DataFrame(rows)
+
+
+def heuristic_misses(images: int = 32, *, recompute: bool = False) -> int:
+    """Of Wide-ResNet on 4 and 8 GPUs, how many the heuristic cannot train."""
+    missed = 0
+    for gpus in SIZES[2:]:
+        graph, cluster = graph_at("resnet", gpus, images), Cluster.of(gpus, "v100-16gb")
+        mesh, costs = Mesh(cluster, 1, gpus).view((1, gpus)), AS_SAID.costs("resnet", cluster)
+        try:
+            sharded(graph, _WAYS["Heuristic"], mesh, costs, Analysis(graph), "resnet", recompute=recompute)
+        except InfeasibleError:
+            missed += 1
+    return missed
 
 
 def _plans(

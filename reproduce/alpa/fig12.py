@@ -87,9 +87,10 @@ def judged(plans: Mapping[int, TrainingPlan], cuts: Mapping[int, tuple[Layer, ..
 
 
 WHY = (
-    "a note says what the paper's stages take in our model. Tried: convolutions at half of their share at small sides, "
-    "or at large ones, which leaves 8 GPUs in one stage (the paper's two take 11 % and 8 % longer) and 16 in two (the "
-    "paper's three take 6 % longer). The paper prints no times that could tell where costs differ"
+    "a note says what the paper's stages take in our model. Tried alone: convolutions at half of their share at small "
+    "sides, or at large ones; plans that fill half of the memory; no recomputation; 16 layers; a third of NVLink's "
+    "rate; 10 Gb/s between nodes. 8 GPUs stay in one stage, 16 in two of 8. With a tenth of NVLink's rate 8 GPUs are "
+    "two stages of 4, as in the paper. The paper prints no times that could tell where costs differ"
 )
 SWITCH = (
     "from the third group of blocks on, the widest convolutions are cut by output channels, too, while those between "

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import InfeasibleError
+from ...profiles import device
 from ...profiles.graph import CostModel, Graph
 from ...simulator.cluster import Cluster
 from ..style import BLUE, GREEN, ORANGE, VERMILLION
 from .convolutions import Shares, convolution_costs
 from .deepspeed import DeepSpeed
+from .remembering import Remembering
 
 if TYPE_CHECKING:
     from ...simulator.training.plan.file import TrainingPlan
@@ -34,6 +36,8 @@ __all__ = [
 
 DEVICE = "v100-16gb"
 """p3.16xlarge: 8 of them with NVLink, 25 Gb/s between nodes."""
+NETWORK_GBPS = 25.0
+"""Between nodes (§8)."""
 OPTIONS: Mapping[str, Any] = MappingProxyType({"recompute": "full"})
 """Every system recomputes each layer's operators in the backward pass, as in the authors' benchmark."""
 
@@ -118,9 +122,15 @@ SYSTEMS: Mapping[str, Mapping[str, str]] = MappingProxyType(
 """Family -> system -> colour, in the order of the bars."""
 
 
-def cluster_of(gpus: int) -> Cluster:
-    """The testbed's first GPUs."""
-    return Cluster.of(gpus, DEVICE)
+def cluster_of(gpus: int, network_gbps: float = NETWORK_GBPS, nvlink: float = 1.0) -> Cluster:
+    """The testbed's first GPUs; where it is swept, with another rate between nodes or a share of that within them."""
+    if (network_gbps, nvlink) == (NETWORK_GBPS, 1.0):
+        return Cluster.of(gpus, DEVICE)
+    spec = device(DEVICE)
+    between = replace(spec.inter_node, bandwidth_bytes_per_s=network_gbps * 1e9 / 8)
+    within = replace(spec.intra_node, bandwidth_bytes_per_s=nvlink * spec.intra_node.bandwidth_bytes_per_s)
+    name = f"{DEVICE}, {network_gbps:g} Gb/s, {nvlink:g} of NVLink"
+    return Cluster.of(gpus, replace(spec, name=name, inter_node=between, intra_node=within))
 
 
 def graph_of(family: str, gpus: int, batch: int) -> Graph:
@@ -144,6 +154,12 @@ class Assumed:
         Share of a GPU's memory that plans may fill.
     recompute : {"full", "none"}
         Whether each layer's operators are computed again in the backward pass.
+    layers : int or None
+        Clusters of operators that stages consist of; None: as `options_of` and the planner have it.
+    network_gbps : float
+        Between nodes.
+    nvlink : float
+        Share of NVLink's rate that is reached within nodes.
     deepspeed : DeepSpeed
         What the baseline for MoE does.
     """
@@ -152,7 +168,14 @@ class Assumed:
     streams: float | None = None
     memory: float = 0.9
     recompute: str = "full"
+    layers: int | None = None
+    network_gbps: float = NETWORK_GBPS
+    nvlink: float = 1.0
     deepspeed: DeepSpeed = field(default_factory=DeepSpeed)
+
+    def cluster(self, gpus: int) -> Cluster:
+        """The testbed's first GPUs."""
+        return cluster_of(gpus, self.network_gbps, self.nvlink)
 
     def costs(self, family: str, cluster: Cluster) -> CostModel:
         """What operators take: of Wide-ResNet, with measured convolutions."""
@@ -197,7 +220,7 @@ def _best(
     """The plan itself, cached: figures of one process share it."""
     from ...planners.alpa.inter.pricing.intra_pricer import least_device_seconds
 
-    chosen, cluster = FAMILIES[family], cluster_of(gpus)
+    chosen, cluster = FAMILIES[family], assumed.cluster(gpus)
     costs = assumed.costs(family, cluster)
     best: TrainingPlan | None = None
     why = InfeasibleError(f"{system}: no number of microbatches to choose from")
@@ -234,20 +257,43 @@ def options_of(family: str, system: str, gpus: int, assumed: Assumed = AS_SAID) 
     so a parameter takes 2 + 2 bytes and its float32 copy 4, as with SGD.
     """
     options = {**OPTIONS, "recompute": assumed.recompute, "memory_fraction": assumed.memory}
+    options |= {} if assumed.layers is None else {"n_layers": assumed.layers}
     if family != "moe":
         return options
     clusters = {"n_layers": 16 if gpus == 64 else 8} if system in ("Alpa", "Intra-op only") else {}
-    return {**options, **clusters, "optimizer": "sgd"}
+    return {**clusters, **options, "optimizer": "sgd"}
+
+
+_SHARED: Mapping[str, Literal["any", "equal_layer"]] = MappingProxyType({"Alpa": "any", "Equal layer": "equal_layer"})
+"""Systems that price the same runs of layers, and which stages each may form."""
+
+
+@lru_cache(maxsize=6)  # the numbers of microbatches that one point chooses from
+def _prices(family: str, gpus: int, count: int, assumed: Assumed) -> tuple[Graph, Remembering]:
+    """A graph, and prices of its stages that are remembered: for systems that differ only in which stages they form."""
+    from ...planners.alpa import AlpaOptions
+
+    cluster = assumed.cluster(gpus)
+    options = AlpaOptions(**options_of(family, "Alpa", gpus, assumed))
+    graph = graph_of(family, gpus, FAMILIES[family].batch // count)
+    return graph, Remembering.of(cluster, options, assumed.costs(family, cluster))
 
 
 def _planned(family: str, system: str, gpus: int, graph: Graph, count: int, assumed: Assumed) -> TrainingPlan:
     from ...planners.alpa import AlpaOptions, plan
     from ...planners.alpa.baselines import BASELINES
 
-    cluster, batch = cluster_of(gpus), FAMILIES[family].batch
+    cluster, batch = assumed.cluster(gpus), FAMILIES[family].batch
     options = AlpaOptions(**options_of(family, system, gpus, assumed))
     costs = assumed.costs(family, cluster)
+    if system in _SHARED:
+        shared, pricer = _prices(family, gpus, count, assumed)
+        return plan(
+            shared, cluster, global_batch=batch, microbatches=count, options=replace(options, stages=_SHARED[system]),
+            pricer=pricer, planner="alpa" if system == "Alpa" else f"alpa-{_BASELINES[system]}",
+        )  # fmt: skip
     if system == "DeepSpeed":
         return assumed.deepspeed.plan(graph, cluster, batch, count, options, costs)
-    planner = plan if system == "Alpa" else BASELINES[_BASELINES[system]]
-    return planner(graph, cluster, global_batch=batch, microbatches=count, options=options, costs=costs)
+    return BASELINES[_BASELINES[system]](
+        graph, cluster, global_batch=batch, microbatches=count, options=options, costs=costs
+    )

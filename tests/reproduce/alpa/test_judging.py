@@ -151,12 +151,13 @@ def test_each_assumption_is_moved_alone(monkeypatch: pytest.MonkeyPatch):
     found = swings.stage_lead(2.6, "Equal operator", 32, (32,))
     assert found.ours == 2.0
     moved = {s.assumption.split(",")[0]: (s.at_low, s.at_high) for s in found.swings}
-    assert moved["the same at sides up to 7"] == (4.0, 2.0)
+    assert moved["share of the peak of convolutions"] == (2.0, 4.0)
     assert moved["memory that plans may fill"] == (2.0, 2.0)
-    assert found.needed.startswith("past the paper's figure: the same at sides up to 7")
+    assert found.needed.startswith("past the paper's figure: share of the peak of convolutions: 0.35 at sides up to 7")
     moe = swings.moe_lead(9.7, 32)
     assert moe.ours == 3.0
     assert {(s.at_low, s.at_high) for s in moe.swings} == {(3.0, 3.0), (6.0, 24.0)}
+    assert len(swings.moe_lead(9.7, 32, fast=True).swings) == len(moe.swings) - 1
 
 
 def test_gpts_equal_operator_has_the_microbatches_that_dp_chose(monkeypatch: pytest.MonkeyPatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 
@@ -34,6 +35,36 @@ def test_given_stages_cost_what_the_planner_says_of_its_own():
     assert ours == pytest.approx(found.predicted["dp_seconds"], rel=1e-9)
     for other in ([1, 1, 2], [2, 2], [4], [1, 1, 1, 1]):
         assert seconds_with(graph, cluster, 4, options, other) >= ours * (1 - 1e-9)
+
+
+def test_prices_that_are_remembered_give_the_same_plans(monkeypatch):
+    from meshwright.planners.alpa.inter.pricing import intra_pricer
+    from meshwright.reproduce.alpa.remembering import Remembering
+
+    graph, cluster, options = zoo_graph("tiny-gpt", 4), Cluster(1, 4), AlpaOptions(recompute="full", n_layers=4)
+    calls: list[object] = []
+    whole = intra_pricer.interval_costs
+    monkeypatch.setattr(intra_pricer, "interval_costs", lambda *a, **k: (calls.append(a), whole(*a, **k))[1])
+    kept, seconds = Remembering.of(cluster, options), []
+    for stages, pricer in (("any", None), ("any", kept), ("equal_layer", kept)):
+        before = len(calls)
+        given = {"options": dataclasses.replace(options, stages=stages), "pricer": pricer}
+        found = plan(graph, cluster, global_batch=16, microbatches=4, **given)
+        seconds.append((found.predicted["seconds"], len(calls) - before))
+    assert seconds[0] == seconds[1]
+    assert seconds[1][1] > 0
+    assert seconds[2][1] == 0
+    assert seconds[2][0] >= seconds[1][0]
+
+
+def test_a_network_that_is_swept_is_the_testbeds_but_for_its_rate():
+    slow = systems.Assumed(network_gbps=10.0, nvlink=0.5).cluster(16).spec
+    spec = systems.AS_SAID.cluster(16).spec
+    assert slow.inter_node.bandwidth_bytes_per_s == pytest.approx(1.25e9)
+    assert slow.intra_node.bandwidth_bytes_per_s == pytest.approx(0.5 * spec.intra_node.bandwidth_bytes_per_s)
+    assert dataclasses.replace(slow, inter_node=spec.inter_node, intra_node=spec.intra_node, name=spec.name) == spec
+    assert systems.options_of("moe", "Alpa", 16, systems.Assumed(layers=5))["n_layers"] == 5
+    assert systems.options_of("moe", "Alpa", 16)["n_layers"] == 8
 
 
 def test_layers_of_a_plan_have_the_cuts_that_it_says():
