@@ -1,8 +1,12 @@
 """The lying app (Themis §6.3, Figure 18): one of eight apps claims that distance slows it down more than it does.
 
-The cluster has 64 GPUs: one machine of 8 and 28 machines of 2. The eight apps are alike; each has one job that can use
-8 GPUs. The paper gives neither their slowdown, nor their length, nor how c·n GPUs are rounded. These are parameters
-here, and their defaults are guesses.
+The cluster has 64 GPUs: one machine of 8 and 28 machines of 2. The eight apps are alike; each has one job. The paper
+gives neither their slowdown, nor their length, nor how many GPUs they can use, nor how c·n GPUs are rounded. These are
+parameters here, and their defaults are guesses, but for one thing: what the liar loses goes "to other apps", so that
+eight apps must be able to use more than the 64 GPUs. Sixteen each is the least power of two with which they can.
+
+A liar that claims a slowdown of S·(1 + X) prefers the 8 GPUs of the large machine to 16 that are apart as soon as
+S·(1 + X) > 2. From there on it bids for less than it could use: it tips at X = 2/S - 1.
 """
 
 from __future__ import annotations
@@ -48,7 +52,9 @@ def lying_cluster() -> SharedCluster:
     return SharedCluster((Machine(8), *(Machine(2) for _ in range(28))))
 
 
-def lying_world(percent: float, *, slowdown: float = 1.3, hours: float = 40.0, lease_s: float = 600.0) -> SharingWorld:
+def lying_world(
+    percent: float, *, slowdown: float = 1.3, hours: float = 40.0, lease_s: float = 600.0, gpus: int = 16
+) -> SharingWorld:
     """Eight apps that arrive at once; the first overstates its slowdown across machines by `percent`.
 
     Parameters
@@ -61,6 +67,8 @@ def lying_world(percent: float, *, slowdown: float = 1.3, hours: float = 40.0, l
         GPU-hours of each app.
     lease_s : float
         Length of a lease in seconds; 10 minutes is the paper's default.
+    gpus : int
+        GPUs that each app's job can use. With 8 all have what they can use, and only its place is contended for.
 
     Raises
     ------
@@ -71,14 +79,14 @@ def lying_world(percent: float, *, slowdown: float = 1.3, hours: float = 40.0, l
         raise InputError(f"lying_world: percent: expected a number >= 0 (got {percent})")
     true = Slowdown(1.0, 1.0, slowdown, slowdown)
     said = slowdown * (1 + percent / 100)
-    apps = [App.single(f"app {i}", 0.0, hours * 3600, gpus=8, slowdown=true) for i in range(8)]
+    apps = [App.single(f"app {i}", 0.0, hours * 3600, gpus=gpus, slowdown=true) for i in range(8)]
     apps[0] = replace(apps[0], believed_slowdown=Slowdown(1.0, 1.0, said, said))
     return SharingWorld(lying_cluster(), tuple(apps), lease_s=lease_s)
 
 
 def lying_experiment(
     percents: Sequence[float] = tuple(range(0, 101, 5)), *, policy: Themis | None = None, seeds: int = 10,
-    slowdown: float = 1.3, hours: float = 40.0, lease_s: float = 600.0,
+    slowdown: float = 1.3, hours: float = 40.0, lease_s: float = 600.0, gpus: int = 16,
 ) -> tuple[Lie, ...]:  # fmt: skip
     """Completion times of the liar and of the truthful apps, for each X.
 
@@ -91,7 +99,7 @@ def lying_experiment(
         participants got the leftovers, the payer could receive its own GPUs back.
     seeds : int
         Number of seeds of the policy (for leftovers and for the lots of payments) over which means are taken.
-    slowdown, hours, lease_s : float
+    slowdown, hours, lease_s, gpus : float
         See `lying_world`.
 
     Raises
@@ -104,7 +112,7 @@ def lying_experiment(
     policy = policy or Themis(fairness=0.0, leftovers="idle")
     found: list[Lie] = []
     for percent in percents:
-        world = lying_world(percent, slowdown=slowdown, hours=hours, lease_s=lease_s)
+        world = lying_world(percent, slowdown=slowdown, hours=hours, lease_s=lease_s, gpus=gpus)
         rows: list[tuple[float, float, float]] = []
         for seed in range(seeds):
             result = simulate(world, replace(policy, seed=seed))

@@ -8,6 +8,7 @@ from ..claims import Claim, Expectation, at_most
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import BLACK, canvas, outside_legend
+from .experiments.assumptions import Headline, all_policies, best_other, sensitivities
 from .experiments.points import COLOURS, NOTES, POLICIES, Point, competing, frame_of, seeds_of, shown
 
 TIMES = (1, 2, 4)
@@ -25,6 +26,19 @@ EXPECTED = {
         "{:.0f}",
     ),
 }  # fmt: skip
+
+HEADLINES = (
+    Headline(
+        "Themis' max ρ at 4× contention", "", 1.0, lambda frame: float(frame.max_rho.median()),
+        (Point("themis", 1, contention=4),),
+    ),
+    Headline(
+        "the best other policy's max ρ at 4×", "× Themis' (the paper: more than 1)", 1.0, best_other("max_rho"),
+        all_policies(Point("themis", 1, contention=4)),
+    ),
+)  # fmt: skip
+
+KEYS = ("excess", "demand", "spread", "leases", "optimus", "waiting", "payments", "filter")
 
 WHY = (
     "SRTF and SRSF finish small apps first, whose T_id is small, and large ones have a T_id of days at this "
@@ -65,9 +79,11 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
         outside_legend(figure, ax)
         session.figure(figure)
     crowds = (competing([p for p in points if p.contention == k]) for k in times)
+    more = () if fast else sensitivities(HEADLINES, seeds[:2], progress, KEYS)
     return session.finish(
-        judged(frame), notes=(*NOTES, *(f"{k}×: {said}" for k, said in zip(times, crowds, strict=True)))
-    )
+        judged(frame), notes=(*NOTES, *(f"{k}×: {said}" for k, said in zip(times, crowds, strict=True))),
+        sensitivity=more,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from ...planners.themis.lying import Lie, lying_experiment, tipping_point
 from ..claims import Claim, Expectation, at_least, at_most, between
 from ..figures import main
 from ..report import Progress, Report, Session, quiet
+from ..sensitivity import Sensitivity, Swing
 from ..style import BLUE, VERMILLION, canvas, outside_legend
 
 MECHANISMS = {
@@ -41,8 +42,17 @@ EXPECTED = {
 }  # fmt: skip
 
 WHY = (
-    "slowdown, length and rounding of the eight apps are not printed: 34 % cannot be derived. An app that no longer "
-    "bids for spread GPUs leaves them, and gets them as leftovers or not at all"
+    "tested by changing them (sensitivity): the apps' slowdown S and how many GPUs they can use are not printed. With "
+    "16 GPUs a liar tips where S·(1 + X) > 2, at 54 % for S = 1.3; S = 1.5 gives the paper's 34 %. With 8, as many as "
+    "there are, nobody can take what the liar loses. Where all bid (f = 0) all pay so much that everything is noise"
+)
+
+MINE, SLOWDOWN, GPUS = tuple(MECHANISMS)[1], 1.3, 16
+"""As everywhere else in the figures; guesses."""
+
+MOVES = (
+    ("slowdown across machines, 1.3", "1.1", {"slowdown": 1.1}, "1.5", {"slowdown": 1.5}),
+    ("GPUs that an app can use, 16", "8", {"gpus": 8}, "64", {"gpus": 64}),
 )
 
 
@@ -61,12 +71,27 @@ def judged(lies: dict[str, tuple[Lie, ...]]) -> list[Claim]:
     return made
 
 
-def experiments(percents: Sequence[float], seeds: int, slowdown: float) -> dict[str, tuple[Lie, ...]]:
-    """Run the experiment under both mechanisms."""
-    return {
-        name: lying_experiment(percents, policy=Themis(**options), seeds=seeds, slowdown=slowdown, hours=20.0)  # type: ignore[arg-type]
-        for name, options in MECHANISMS.items()
-    }
+def experiment(
+    name: str, percents: Sequence[float], seeds: int, slowdown: float = SLOWDOWN, gpus: int = GPUS
+) -> tuple[Lie, ...]:
+    """Run the experiment under one of the mechanisms."""
+    policy = Themis(**MECHANISMS[name])  # type: ignore[arg-type]
+    return lying_experiment(percents, policy=policy, seeds=seeds, slowdown=slowdown, hours=20.0, gpus=gpus)
+
+
+def sensitivity(seeds: int) -> Sensitivity:
+    """Where lying tips, in steps of 2 %, as what is not printed moves; NaN where it does not tip up to 100 %."""
+    percents = tuple(float(x) for x in range(0, 101, 2))
+
+    def tips(**moved: float) -> float:
+        tip = tipping_point(experiment(MINE, percents, seeds, **moved))  # type: ignore[arg-type]
+        return math.nan if tip is None else tip
+
+    swings = tuple(Swing(text, low, high, tips(**less), tips(**more)) for text, low, less, high, more in MOVES)
+    return Sensitivity(
+        f"where lying tips, {MINE}", 34.0, tips(), "% (X)", swings,
+        "a slowdown of 2/1.34 = 1.49 with 16 GPUs: above S·(1 + X) = 2 a liar prefers 8 GPUs of a machine to 16 apart",
+    )  # fmt: skip
 
 
 def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
@@ -77,10 +102,10 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     percents, seeds = (range(0, 101, 20), 2) if fast else (range(0, 101, 5), 5)
     rows: list[dict[str, Any]] = []
     found: dict[float, dict[str, tuple[Lie, ...]]] = {}
-    slowdowns = (1.3,) if fast else (1.1, 1.3, 1.6)
+    slowdowns = (1.3,) if fast else (1.1, 1.3, 1.5)
     for k, slowdown in enumerate(slowdowns):
         progress(k, len(slowdowns), f"slowdown {slowdown}")
-        found[slowdown] = experiments(tuple(percents), seeds, slowdown)
+        found[slowdown] = {name: experiment(name, tuple(percents), seeds, slowdown) for name in MECHANISMS}
         rows += [
             {
                 "slowdown": slowdown, "mechanism": name, "percent": lie.percent, "liar_s": lie.liar_s,
@@ -104,10 +129,11 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
     said = {s: " and ".join("none" if t is None else f"{t:g} %" for t in row) for s, row in tips.items()}
     listed = "; ".join(f"S = {s:g}: {text}" for s, text in said.items())
     notes = (
-        "one machine of 8 GPUs and 28 of 2 in one rack; eight apps of one job for 8 GPUs and 20 GPU hours, S = 1.3 "
+        "one machine of 8 GPUs and 28 of 2 in one rack; eight apps of one job for 16 GPUs and 20 GPU hours, S = 1.3 "
         f"across machines; one overstates S by X. Tipping points (first {' / '.join(MECHANISMS)}): {listed}",
     )
-    return session.finish(judged(found[1.3]), notes=notes)
+    more = (sensitivity(1 if fast else 3),)
+    return session.finish(judged(found[1.3]), notes=notes, sensitivity=more)
 
 
 if __name__ == "__main__":

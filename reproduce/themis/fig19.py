@@ -10,6 +10,7 @@ from ..claims import Claim, Expectation, at_least, at_most, between
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import BLUE, canvas
+from .experiments.assumptions import Headline, sensitivities
 from .experiments.intensive import CLUSTER_NOTE
 from .experiments.points import NOTES, Point, competing, frame_of, seeds_of, shown
 from .experiments.rules import ratio
@@ -36,6 +37,21 @@ EXPECTED = {
         "below 1 (0.5 % is asked)", at_most(0.995, partly=1.0), "{:.3f}×",
     ),
 }  # fmt: skip
+
+
+def _one_over_best(frame: Frame) -> float:
+    wide = frame.pivot(index="seed", columns="fairness", values="max_rho")
+    return float((wide[1.0] / wide[0.8]).median())
+
+
+HEADLINES = (
+    Headline(
+        "max ρ at f = 1", "× f = 0.8", 1.5, _one_over_best,
+        tuple(Point("themis", 2, heterogeneous=True, fairness=f) for f in (0.8, 1.0)),
+    ),
+)  # fmt: skip
+
+KEYS = ("excess", "demand", "spread", "leases", "waiting", "payments")
 
 WHY = (
     "with f = 1 the worst app alone bids, and pays nothing. Tested at f = 0.8 (themis/fig09): without payments max ρ "
@@ -92,7 +108,8 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
         session.figure(figure)
     crowds = (competing([p for p in points if p.fairness == f and p.lease_s == 600]) for f in knobs)
     said = (f"f = {f:g}: {crowd}" for f, crowd in zip(knobs, crowds, strict=True))
-    return session.finish(judged(frame), notes=(*NOTES, CLUSTER_NOTE, *said))
+    more = () if fast else sensitivities(HEADLINES, seeds[:2], progress, KEYS)
+    return session.finish(judged(frame), notes=(*NOTES, CLUSTER_NOTE, *said), sensitivity=more)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What Themis' headlines hinge on: each assumption of the workload moved alone, all policies simulated again."""
+"""What Themis' headlines hinge on: assumptions of workload and mechanism, each moved alone and simulated again."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from ...report import Progress
+from ...report import Frame, Progress
 from ...sensitivity import Sensitivity, Swing
 from .points import DEMAND, POLICIES, SPREAD, Point, frame_of, over_themis
 
-__all__ = ["ASSUMPTIONS", "Assumption", "Headline", "sensitivities"]
+__all__ = ["ASSUMPTIONS", "KEYS", "Assumption", "Headline", "best_other", "of_policy", "sensitivities", "worst_other"]
 
 
 @dataclass(frozen=True)
 class Assumption:
-    """Something that the paper leaves open.
+    """Something that the paper leaves open, or that a cause is tested by.
 
     Parameters
     ----------
     text : str
         What is assumed, with its value.
     low, high : (str, Mapping)
-        Where it is moved to, in words and as fields of `Point`.
+        Where it is moved to, in words and as fields of `Point`; no fields: it stays.
     """
 
     text: str
@@ -32,65 +32,93 @@ class Assumption:
     high: tuple[str, Mapping[str, Any]]
 
 
-ASSUMPTIONS = (
-    Assumption(
+ASSUMPTIONS: Mapping[str, Assumption] = {
+    "excess": Assumption(
         "slowdown beyond 1, ×1 (Table 1)", ("×0.5", {"excess": 0.5}), ("×6", {"excess": 6.0})
     ),  # a guess: a K80 computes a third as fast as a P100, Azure's network without RDMA may be slower by more
-    Assumption(f"work over capacity, {DEMAND:g}", ("1", {"demand": 1.0}), ("4", {"demand": 4.0})),
-    Assumption(f"spread of lengths, {SPREAD:g}", ("0.25", {"spread": 0.25}), ("1 (trace)", {"spread": 1.0})),
-    Assumption("ties, by lot", ("oldest", {"ties": "first"}), ("lot", {})),
-)
+    "demand": Assumption(f"work over capacity, {DEMAND:g}", ("1", {"demand": 1.0}), ("4", {"demand": 4.0})),
+    "spread": Assumption(f"spread of lengths, {SPREAD:g}", ("0.25", {"spread": 0.25}), ("1 (trace)", {"spread": 1.0})),
+    "ties": Assumption("ties, by lot", ("oldest", {"ties": "first"}), ("lot", {})),
+    "leases": Assumption("leases end, together", ("apart", {"lease_ends": "apart"}), ("together", {})),
+    "optimus": Assumption("Optimus gives, GPU by GPU", ("all at once", {"gain_once": True}), ("GPU by GPU", {})),
+    "waiting": Assumption("apps there at the start, 1", ("1", {}), ("16", {"waiting": 16})),
+    "payments": Assumption("Themis' payments, yes", ("none", {"payments": False}), ("yes", {})),
+    "filter": Assumption("Themis' f, 0.8", ("0", {"fairness": 0.0}), ("1", {"fairness": 1.0})),
+}
+KEYS = tuple(ASSUMPTIONS)
 
 
 @dataclass(frozen=True)
 class Headline:
-    """A ratio to Themis that the paper prints.
+    """A figure that the paper prints or says in words.
 
     Parameters
     ----------
     claim, unit : str
         As `Sensitivity` has them.
     paper : float
-        The paper's ratio.
-    column : str
-        Metric.
+        The paper's.
     of : callable
-        Each policy's median ratio -> the headline's.
+        Table of the points of all draws -> ours.
+    points : sequence of Point
+        What is simulated in a draw; their seed is set to the draw's.
     """
 
     claim: str
     unit: str
     paper: float
-    column: str
-    of: Callable[[Mapping[str, float]], float]
+    of: Callable[[Frame], float]
+    points: Sequence[Point]
 
-    def value(self, workload: int, seeds: Sequence[int], moved: Mapping[str, Any], progress: Progress) -> float:
+    def value(self, seeds: Sequence[int], moved: Mapping[str, Any], progress: Progress) -> float:
         """Our figure where an assumption is moved."""
-        points = [replace(Point(p, workload, s), **moved) for s in seeds for p in POLICIES]
-        ratios = over_themis(frame_of(points, progress), self.column)
-        return self.of({p: float(np.median(v)) for p, v in ratios.items()})
+        return self.of(frame_of([replace(p, seed=s, **moved) for s in seeds for p in self.points], progress))
+
+
+def ratios(frame: Frame, column: str) -> Mapping[str, float]:
+    """Each other policy's figure over Themis', the median of draws."""
+    return {p: float(np.median(v)) for p, v in over_themis(frame, column).items()}
+
+
+def best_other(column: str) -> Callable[[Frame], float]:
+    """The best other policy's figure over Themis'."""
+    return lambda frame: min(ratios(frame, column).values())
+
+
+def worst_other(column: str) -> Callable[[Frame], float]:
+    """The worst other policy's figure over Themis'."""
+    return lambda frame: max(ratios(frame, column).values())
+
+
+def of_policy(policy: str, column: str) -> Callable[[Frame], float]:
+    """One policy's figure over Themis'."""
+    return lambda frame: ratios(frame, column)[policy]
+
+
+def all_policies(point: Point) -> tuple[Point, ...]:
+    """The same under every policy."""
+    return tuple(replace(point, policy=p) for p in POLICIES)
 
 
 def sensitivities(
-    headlines: Sequence[Headline], workload: int, seeds: Sequence[int], progress: Progress
+    headlines: Sequence[Headline], seeds: Sequence[int], progress: Progress, keys: Sequence[str] = KEYS
 ) -> tuple[Sensitivity, ...]:
-    """Each headline beside all assumptions."""
+    """Each headline beside assumptions, by default all."""
     found: list[Sensitivity] = []
     for headline in headlines:
-        ours = headline.value(workload, seeds, {}, progress)
-        swings = tuple(
-            Swing(
-                a.text, a.low[0], a.high[0], headline.value(workload, seeds, a.low[1], progress),
-                headline.value(workload, seeds, a.high[1], progress),
-            )
-            for a in ASSUMPTIONS
-        )  # fmt: skip
+        ours = headline.value(seeds, {}, progress)
+        ends = {key: [headline.value(seeds, fields, progress) for _, fields in (a.low, a.high)] for key, a in _of(keys)}
+        swings = tuple(Swing(a.text, a.low[0], a.high[0], *ends[key]) for key, a in _of(keys))
         found.append(
             Sensitivity(
                 headline.claim, headline.paper, ours, headline.unit, swings, needed(headline.paper, ours, swings)
             )
         )
     return tuple(found)
+
+
+def _of(keys: Sequence[str]) -> tuple[tuple[str, Assumption], ...]:
+    return tuple((key, ASSUMPTIONS[key]) for key in keys)
 
 
 def needed(paper: float, ours: float, swings: Sequence[Swing]) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from ...claims import Claim, Expectation, at_most, between
 from ...report import Frame, Progress, Report, Session
 from ...style import canvas, outside_legend
+from .assumptions import Headline, all_policies, best_other, of_policy, sensitivities, worst_other
 from .points import COLOURS, NOTES, POLICIES, Point, competing, frame_of, over_themis, seeds_of, shown
 from .rules import ratio
 
@@ -48,6 +49,20 @@ TIME = {
         "100 %: other policies that take less GPU time than Themis", "§6.3, Fig. 16", "0", at_most(0), "{:.0f}"
     ),
 }  # fmt: skip
+
+ALL = all_policies(Point("themis", 2, heterogeneous=True, intensive=1.0))
+
+HEADLINES = {
+    "max_rho": (
+        Headline("100 %: the best other policy's max ρ", "× Themis'", 1.24, best_other("max_rho"), ALL),
+        Headline("100 %: the worst other policy's max ρ", "× Themis'", 1.77, worst_other("max_rho"), ALL),
+    ),
+    "gpu_hours": (
+        Headline("100 %: Gandiva's GPU time", "× Themis'", 1.081, of_policy("gandiva", "gpu_hours"), ALL),
+    ),
+}  # fmt: skip
+
+KEYS = ("excess", "demand", "leases", "optimus", "waiting", "payments")
 
 WHY = "see themis/fig10 and themis/fig12, where causes were tested: payments, the filter, slowdowns, ties"
 
@@ -109,4 +124,5 @@ def make(name: str, column: str, fast: bool, out: Path, seed: int, progress: Pro
         outside_legend(figure, ax)
         session.figure(figure)
     claims = judged_fairness(frame) if column == "max_rho" else judged_time(frame)
-    return session.finish(claims, notes=(*NOTES, CLUSTER_NOTE, competing(points)))
+    more = () if fast else sensitivities(HEADLINES[column], seeds[:2], progress, KEYS)
+    return session.finish(claims, notes=(*NOTES, CLUSTER_NOTE, competing(points)), sensitivity=more)

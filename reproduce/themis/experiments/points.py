@@ -114,6 +114,9 @@ class Point:
         How Optimus is read, see `LargestGain`.
     payments : bool
         Whether winners pay under Themis.
+    waiting : int
+        Apps that are there when the replay begins; the others come after them as drawn. With 1 the first ones have the
+        cluster to themselves, and their ρ, above 1, is the same under every policy.
     """
 
     policy: str
@@ -134,6 +137,7 @@ class Point:
     lease_ends: LeaseEnds = "together"
     gain_once: bool = False
     payments: bool = True
+    waiting: int = 1
 
     @property
     def apps(self) -> tuple[App, ...]:
@@ -143,7 +147,9 @@ class Point:
             seed=self.seed, apps=APPS, network_intensive=self.intensive, error=self.error, doubling=doubling,
             spread=self.spread, exploring=True,
         )  # fmt: skip
-        return apps_of(self.workload, drawn, self.excess, self.demand)
+        apps = apps_of(self.workload, drawn, self.excess, self.demand)
+        begin_s = apps[self.waiting - 1].arrival_s
+        return tuple(replace(a, arrival_s=max(0.0, a.arrival_s - begin_s)) for a in apps) if begin_s else apps
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from markets import market
 from meshwright.errors import InputError
 from meshwright.planners.themis import Bid, Place, Row, auction
 from meshwright.planners.themis.auction import kept_gpus
-from meshwright.planners.themis.lying import Lie, lying_cluster, lying_world, tipping_point
+from meshwright.planners.themis.lying import Lie, lying_cluster, lying_experiment, lying_world, tipping_point
+from meshwright.planners.themis.policy import Themis
 from meshwright.planners.themis.properties import properties, worth
 from meshwright.simulator.sharing import Machine, SharedCluster
 
@@ -75,6 +76,16 @@ def test_the_holder_of_the_large_machine_pays_what_the_facts_say() -> None:
         holder = next(a for a, row in outcome.allocation.rows.items() if row.rho == 1.0)
         assert outcome.share[holder] == pytest.approx(1 / slowdown, rel=1e-8)
         assert holder == 0 or lie == 1.0
+
+
+@pytest.mark.parametrize(("slowdown", "tips"), [(1.5, 100 / 3), (1.25, 60.0)])
+def test_a_liar_tips_where_half_as_many_gpus_on_a_machine_are_worth_more(slowdown: float, tips: float) -> None:
+    """Apps that can use 16 GPUs: at S(1 + X) = 2 sixteen that are apart are as slow as eight of a machine."""
+    policy = Themis(fairness=0.8)
+    found = lying_experiment((0.0, tips - 2, tips + 2), policy=policy, seeds=1, slowdown=slowdown, hours=20.0)
+    truth, below, above = (lie.liar_s for lie in found)
+    assert below == pytest.approx(truth, rel=0.01)
+    assert above > 1.05 * truth
 
 
 def test_where_lying_tips() -> None:
