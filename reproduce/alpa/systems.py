@@ -18,6 +18,7 @@ from .deepspeed import DeepSpeed
 from .remembering import Remembering
 
 if TYPE_CHECKING:
+    from ...planners.alpa.inter.pricing.intra_pricer import IntraPricer
     from ...simulator.training.plan.file import TrainingPlan
 
 __all__ = [
@@ -269,7 +270,7 @@ _SHARED: Mapping[str, Literal["any", "equal_layer"]] = MappingProxyType({"Alpa":
 
 
 @lru_cache(maxsize=6)  # the numbers of microbatches that one point chooses from
-def _prices(family: str, gpus: int, count: int, assumed: Assumed) -> tuple[Graph, Remembering]:
+def _prices(family: str, gpus: int, count: int, assumed: Assumed) -> tuple[Graph, IntraPricer]:
     """A graph, and prices of its stages that are remembered: for systems that differ only in which stages they form."""
     from ...planners.alpa import AlpaOptions
 
