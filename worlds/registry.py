@@ -23,6 +23,7 @@ WORLDS = {
     "llm": "meshwright.worlds.llm.world",
     "sharing": "meshwright.worlds.sharing.world",
     "training": "meshwright.worlds.training.world",
+    "inference": "meshwright.worlds.inference.world",
 }
 """Name of a world that comes with Meshwright -> its module, which holds one object of it as `WORLD`."""
 

@@ -14,11 +14,12 @@ from ...errors import InputError
 from ...files import readable, taking_turns, write_text
 from .costs import CostTable
 
-__all__ = ["Kept", "load_costs", "load_kept", "merge_kept", "save_costs"]
+__all__ = ["Kept", "costs_document", "load_costs", "load_kept", "merge_kept", "read_costs", "save_costs"]
 
 COSTS = "meshwright-backend-costs"
 KEPT = "meshwright-kept-costs"
 VERSION = 1
+REMEDY = "profile the network again"
 
 T = TypeVar("T")
 
@@ -48,8 +49,12 @@ class Kept:
 
 def save_costs(table: CostTable, path: str | Path) -> Path:
     """Write a table, whole or not at all; returns the path."""
-    document = {"format": COSTS, "version": VERSION, **asdict(table)}
-    return write_text(path, json.dumps(document, allow_nan=False, separators=(",", ":")))
+    return write_text(path, json.dumps(costs_document(table), allow_nan=False, separators=(",", ":")))
+
+
+def costs_document(table: CostTable) -> dict[str, Any]:
+    """A table as JSON has it: what `read_costs` reads, and `save_costs` writes."""
+    return {"format": COSTS, "version": VERSION, **json.loads(json.dumps(asdict(table), allow_nan=False))}
 
 
 def load_costs(path: str | Path) -> CostTable:
@@ -60,8 +65,18 @@ def load_costs(path: str | Path) -> CostTable:
     InputError
         If it is no table, of another version, or damaged; one line that names the file and what is wrong.
     """
-    document = _document(path, COSTS, "profile the network again")
-    return _made(CostTable, document, str(path), "profile the network again")
+    return _made(CostTable, _document(path, COSTS, REMEDY), str(path), REMEDY)
+
+
+def read_costs(document: Any, where: str) -> CostTable:
+    """A table from what JSON has of it, such as a part of a plan; `where` names it in errors.
+
+    Raises
+    ------
+    InputError
+        As `load_costs`.
+    """
+    return _made(CostTable, _checked(document, where, COSTS, REMEDY), where, REMEDY)
 
 
 def load_kept(path: str | Path) -> dict[str, Kept]:
@@ -95,10 +110,14 @@ def _document(path: str | Path, form: str, remedy: str) -> dict[str, Any]:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:
         raise InputError(f"{path}: damaged: not JSON ({str(error)[:80]}); {remedy}") from None
+    return _checked(found, str(path), form, remedy)
+
+
+def _checked(found: Any, where: str, form: str, remedy: str) -> dict[str, Any]:
     if not isinstance(found, dict) or found.get("format") != form:
-        raise InputError(f"{path}: expected a file of the format {form!r}; {remedy}")
+        raise InputError(f"{where}: expected what says the format {form!r}; {remedy}")
     if found.get("version") != VERSION:
-        raise InputError(f"{path}: expected version {VERSION} (got {found.get('version')!r}); {remedy}")
+        raise InputError(f"{where}: expected version {VERSION} (got {found.get('version')!r}); {remedy}")
     return found
 
 

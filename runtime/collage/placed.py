@@ -13,6 +13,7 @@ from ...profiles.backends import Backend, Compiled
 from ..backends.capture import Captured, recorded
 from ..backends.program import Group, Program
 from ..backends.subgraph import subgraph
+from .rounds import one_core
 
 if TYPE_CHECKING:
     import torch
@@ -176,7 +177,8 @@ class Compiler:
             backend = self.backends[unit.backend]
             example = [self._values[name] for name in graph.reads(members)]
             try:
-                with torch.inference_mode(), backend.held():
+                # oneDNN Graph compiles for the threads that there are: for two, it is 20 times slower on one
+                with one_core(), torch.inference_mode(), backend.held():
                     self._compiled[key] = backend.compile(subgraph(self.captured, unit.nodes), example)
             except Exception as error:
                 line = " ".join(str(error).split())[:200]

@@ -1,4 +1,4 @@
-"""A tree of text files: made in memory, checked against what is there, then written, each file whole."""
+"""A tree of files: made in memory, checked against what is there, then written, each file whole."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ...errors import InputError
-from ...files import write_text
+from ...files import write_bytes, write_text
 
 __all__ = ["MANIFEST", "File", "compact", "json_text", "write_tree", "yaml_text"]
 
@@ -21,18 +21,23 @@ MANIFEST = "meshwright-export.json"
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A text file of an export.
+    """A file of an export.
 
     Parameters
     ----------
-    text : str
+    text : str or bytes
         Its content.
     executable : bool
         Whether it is a program.
     """
 
-    text: str
+    text: str | bytes
     executable: bool = False
+
+    @property
+    def content(self) -> bytes:
+        """What stands in it."""
+        return self.text if isinstance(self.text, bytes) else self.text.encode("utf-8")
 
 
 def json_text(data: Any) -> str:
@@ -98,13 +103,13 @@ def write_tree(files: Mapping[str, File], out_dir: str | Path, about: Mapping[st
         raise InputError(f"{out}: {what}; give an empty folder, or --force to write beside and over them")
     paths = []
     for name, file in sorted(files.items()):
-        path = write_text(out / PurePosixPath(name), file.text)
+        path = write_bytes(out / PurePosixPath(name), file.content)
         if file.executable:
             os.chmod(path, 0o755)
         paths.append(path)
     for stale in sorted(there & set(before) - set(files)):
         (out / stale).unlink()
-    digests = {name: _digest(file.text.encode("utf-8")) for name, file in sorted(files.items())}
+    digests = {name: _digest(file.content) for name, file in sorted(files.items())}
     paths.append(write_text(out / MANIFEST, json_text({**about, "files": digests})))
     return paths
 
