@@ -4,7 +4,7 @@ from . import installed
 from .contract import GRAPH_LIBRARY, OPERATOR_LIBRARY, Backend, Compiled
 from .costs import Conversion, CostTable, Match, Provenance, Refused, Used
 from .document import Kept, load_costs, load_kept, merge_kept, save_costs
-from .graph import InferenceGraph, Node, Value
+from .graph import InferenceGraph, Node, Value, ones
 from .keys import Machine, cost_key, this_cpu, unit_key
 from .kinds import kind_of
 from .matching import matches_at
@@ -44,6 +44,7 @@ __all__ = [
     "matches_at",
     "merge_kept",
     "offers",
+    "ones",
     "post_dominators",
     "save_costs",
     "this_cpu",

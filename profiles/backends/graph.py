@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import InputError
 
-__all__ = ["InferenceGraph", "Node", "Value"]
+__all__ = ["InferenceGraph", "Node", "Value", "ones"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from .capture import Captured, capture
 from .flat import flat
-from .measure import MeasureOptions, profile
+from .measure import Course, GroupTime, MeasureOptions, Timing, profile
 from .program import Group, Program, in_order
 from .registry import BUILT_IN, DEFAULT, available, backend, backends, names
 from .subgraph import subgraph
@@ -13,9 +13,12 @@ __all__ = [
     "BUILT_IN",
     "DEFAULT",
     "Captured",
+    "Course",
     "Group",
+    "GroupTime",
     "MeasureOptions",
     "Program",
+    "Timing",
     "TorchJit",
     "TorchJitOptimized",
     "TorchNative",

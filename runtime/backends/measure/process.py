@@ -6,20 +6,14 @@ Where one ends or falls silent, the unit that it was calling is refused, and the
 from __future__ import annotations
 
 import math
-import mmap
-import pickle
-import select
-import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from ....errors import RunError
-from ...children import ONE_THREAD, START_S, Child, Children
-from ...serving.protocol import receive_json, send_json
+from ...children import START_S, Children
 from .job import Job, Unit
+from .line import heard, marked, started
 
 __all__ = ["Findings", "Verdict", "measured"]
 
@@ -71,14 +65,10 @@ def measured(
     RunError
         If the process ends without having called a unit.
     """
-    import torch
-
     found, waiting = Findings(), {unit.number: unit for unit in job.units}
     ends = dict[str, int]()
     children = Children("backends", silence_s=math.inf)  # a limit of its own is put on every step
     try:
-        kept = children.folder / "tensors.pt"
-        torch.save(tensors, kept)
         while True:
             asked = replace(
                 job,
@@ -86,7 +76,7 @@ def measured(
                 contexts=job.contexts if not found.contexts else (),
                 layouts=job.layouts if not found.layouts else (),
             )
-            blamed = _one_process(children, asked, kept, found, learnt, progress)
+            blamed = _one_process(children, asked, tensors, found, learnt, progress)
             for number in found.verdicts:
                 waiting.pop(number, None)
             if blamed is None:
@@ -115,26 +105,17 @@ def _give_up(backend: str, waiting: dict[int, Unit], found: Findings) -> None:
 def _one_process(
     children: Children,
     job: Job,
-    tensors: Path,
+    tensors: Any,
     found: Findings,
     learnt: Callable[[Findings], None],
     progress: Callable[[str], None] | None,
 ) -> tuple[int, str] | None:
     """Run a process to its end: `None` if it did everything, else the unit that it died of, and how."""
-    folder = children.folder
-    (folder / "job").write_bytes(pickle.dumps(job))
-    mark = folder / "mark"
-    mark.write_bytes((-1).to_bytes(8, sys.byteorder, signed=True))
-    child = children.start(f"{__package__}.worker", "worker", ONE_THREAD)
-    hello = {
-        "core": job.options.pinned(), "path": sys.path, "job": str(folder / "job"), "mark": str(mark),
-        "tensors": str(tensors),
-    }  # fmt: skip
-    send_json(child.pipe, hello)
+    child = started(children, job, tensors)
     before, spent, errors = found.cpu_s, 0.0, dict[int, float]()
     limit, hung = START_S, ""
     while True:
-        said = _next(child, limit)
+        said = heard(child, limit)
         if said is None:
             hung = f"hangs: nothing for {limit:g} s; it was ended"
             child.popen.kill()
@@ -153,24 +134,11 @@ def _one_process(
         if progress is not None:
             progress(_line(job, errors, found))
     how = hung or f"crashes: {child.obituary()}"
-    number = _marked(mark)
+    number = marked(children)
     if number < 0:
         raise RunError(f"measuring backends: the process {how} while no unit was being called")
     child.popen.kill()
     return number, how
-
-
-def _next(child: Child, limit_s: float) -> dict[str, Any] | None:
-    """What it says next; nothing if it has ended, `None` if it says nothing in time."""
-    end = time.monotonic() + limit_s
-    while True:
-        ready, _, _ = select.select([child.pipe], [], [], max(0.0, end - time.monotonic()))
-        if not ready:
-            return None
-        try:
-            return receive_json(child.pipe)
-        except (RunError, OSError):
-            return {}
 
 
 def _noted(said: dict[str, Any], errors: dict[int, float], found: Findings) -> bool:
@@ -195,8 +163,3 @@ def _noted(said: dict[str, Any], errors: dict[int, float], found: Findings) -> b
 def _line(job: Job, errors: dict[int, float], found: Findings) -> str:
     known = sum(unit.number in found.verdicts for unit in job.units)
     return f"{len(errors)} of {len(job.units)} units checked, {known} known"
-
-
-def _marked(path: Path) -> int:
-    with path.open("r+b") as file, mmap.mmap(file.fileno(), 8) as words:
-        return int.from_bytes(words[:8], sys.byteorder, signed=True)

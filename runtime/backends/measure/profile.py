@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
 import platform
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ....errors import InputError
 from ....profiles.backends import (
     Backend,
     Conversion,
@@ -30,13 +29,16 @@ from ....profiles.backends import (
     unit_key,
 )
 from ..capture import Captured
-from ..registry import backends as usable
 from ..transfer import stored
 from .job import Job, Layout, Unit
 from .options import MeasureOptions
 from .process import Findings, Verdict, measured
+from .setting import chosen_backends, pickled
 
 __all__ = ["profile"]
+
+SAVE_S = 2.0
+"""Between two writings of kept costs; a kill loses no more."""
 
 DONE = Kept(0.0, 0.0, 1, 0.0)
 
@@ -82,7 +84,7 @@ def profile(
         If the measuring process ends without a unit that is to blame.
     """
     options = options or MeasureOptions()
-    chosen = _chosen(backends)
+    chosen = chosen_backends(backends)
     graph, machine = captured.graph, Machine(this_cpu())
     known = {} if kept is None else load_kept(kept)
     offered = offers(graph, chosen, added)
@@ -100,16 +102,25 @@ def profile(
         held = stored(captured)
         tensors = {"parameters": held.tensors, "example": list(held.example)}
         job = Job(
-            replace(held, tensors={}, example=()), _pickled(chosen), todo, contexts, new_layouts, options
+            replace(held, tensors={}, example=()), pickled(chosen), todo, contexts, new_layouts, options
         )  # fmt: skip
+
+        unsaved, saved_at = dict[str, Kept](), [time.monotonic()]
 
         def learnt(so_far: Findings) -> None:
             fresh = _kept(so_far, keys, known)
             known.update(fresh)
-            if kept is not None and fresh:
-                merge_kept(kept, fresh)
+            unsaved.update(fresh)
+            if kept is not None and time.monotonic() - saved_at[0] > SAVE_S:
+                merge_kept(kept, unsaved)
+                unsaved.clear()
+                saved_at[0] = time.monotonic()
 
-        found = measured(job, tensors, learnt, progress)
+        try:
+            found = measured(job, tensors, learnt, progress)
+        finally:
+            if kept is not None and unsaved:
+                merge_kept(kept, unsaved)
         others = {_layout_key(new_layouts[k], machine): replace(DONE, cost_ms=ms) for k, ms in found.layouts.items()}
         by_name = dict(zip([one.name for one in chosen], context_keys, strict=True))
         others |= {by_name[contexts[k]]: replace(DONE, cost_ms=ms) for k, ms in found.contexts.items()}
@@ -128,38 +139,6 @@ def profile(
     )
     provenance = _provenance(captured, model, machine, (len(todo), len(units) - len(todo)), found.cpu_s)
     return CostTable(graph, used, matches, refused, conversions, provenance).check_covered()
-
-
-def _chosen(backends: Sequence[str | Backend]) -> tuple[Backend, ...]:
-    out = list[Backend]()
-    if not backends:
-        usable(())
-    for one in backends:
-        if isinstance(one, str):
-            out += usable((one,))
-            continue
-        reason = one.available()
-        if reason:
-            raise InputError(f"backend {one.name!r}: {reason}")
-        out.append(one)
-    named = [one.name for one in out]
-    twice = [name for name in named if named.count(name) > 1]
-    if twice:
-        raise InputError(f"backends: {twice[0]!r} is named twice")
-    return tuple(out)
-
-
-def _pickled(chosen: Sequence[Backend]) -> dict[str, bytes]:
-    out = dict[str, bytes]()
-    for one in chosen:
-        try:
-            out[one.name] = pickle.dumps(one)
-        except Exception as error:
-            raise InputError(
-                f"backend {one.name!r}: it is measured in a process of its own, to which it cannot be sent: {error}; "
-                "define its class at the top of a module"
-            ) from error
-    return out
 
 
 def _units(

@@ -12,13 +12,17 @@ import os
 import pickle
 import socket
 import sys
-from collections.abc import MutableSequence
+from collections.abc import Callable, MutableSequence
 from pathlib import Path
 from time import process_time_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ....errors import RunError
 from ...lifeline import die_with_parent
 from ...serving.protocol import receive_json, send_json
+
+if TYPE_CHECKING:
+    from .contest import Contest
 
 __all__ = ["main"]
 
@@ -34,28 +38,50 @@ def main(arguments: list[str]) -> None:
     sys.path[:] = hello["path"]  # backends of the user's are found where the parent found them
     import torch
 
+    from .bench import Bench
+    from .contest import Contest
+
     torch.set_num_threads(1)
-    with open(hello["mark"], "r+b") as file:
+    folder = Path(hello["folder"])
+    with open(folder / "mark", "r+b") as file:
         words: MutableSequence[int] = memoryview(mmap.mmap(file.fileno(), 8)).cast("q")  # type: ignore[assignment]
-    job = pickle.loads(Path(hello["job"]).read_bytes())  # our parent's, in a folder of its own
-    tensors = torch.load(hello["tensors"], weights_only=True)
+    job = pickle.loads((folder / "job").read_bytes())  # our parent's, in a folder of its own
+    tensors = torch.load(folder / "tensors.pt", weights_only=True)
 
     def tell(**said: Any) -> None:
         send_json(pipe, {**said, "cpu_s": process_time_ns() / 1e9})
 
-    from .bench import Bench
-
     with torch.inference_mode():
-        bench = Bench(job, tensors, words, tell)
-        tell(ready=True)
-        gc.collect()
-        gc.freeze()
-        gc.disable()
-        bench.run()
-    tell(done=True)
+        if hello["stays"]:
+            _serve(Contest(job, tensors, words), pipe, tell)
+        else:
+            bench = Bench(job, tensors, words, tell)
+            _settle()
+            tell(ready=True)
+            bench.run()
+            tell(done=True)
     with contextlib.suppress(OSError):
         pipe.recv(1)  # until the parent has read it
     os._exit(0)  # libraries that are torn down may hang
+
+
+def _serve(contest: Contest, pipe: socket.socket, tell: Callable[..., None]) -> None:
+    """Answer until the parent is done."""
+    _settle()
+    tell(ready=True)
+    while True:
+        try:
+            asked = receive_json(pipe)
+        except (RunError, OSError):
+            return
+        tell(answers=contest.answer(asked["entries"], tell))
+
+
+def _settle() -> None:
+    """No collection of garbage while anything is timed."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
 
 
 if __name__ == "__main__":
