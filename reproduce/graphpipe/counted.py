@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["counted", "counts_in_words", "moved"]
 
-APART: tuple[tuple[Apart, str], ...] = (("one", "one branch from the others"), ("groups", "branches in groups"))
+APART: tuple[tuple[Apart, str], ...] = (("one", "one branch at a time"), ("groups", "branches in groups"))
 
 
 def task_of(model: str, gpus: int) -> Task:

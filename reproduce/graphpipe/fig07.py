@@ -108,7 +108,8 @@ def draw_sizes(frame: Frame, ax: Axes) -> Axes:
     """Samples per second over microbatch sizes."""
     for (system, colour), marker in zip(SYSTEMS.items(), "os^", strict=True):
         mine = frame[(frame.system == system) & frame.samples_per_s.notna()].sort_values("fixed_microbatch")
-        ax.plot(mine.fixed_microbatch, mine.samples_per_s, color=colour, marker=marker, label=system)
+        if len(mine):
+            ax.plot(mine.fixed_microbatch, mine.samples_per_s, color=colour, marker=marker, label=system)
     ax.set(
         xscale="log", xlabel="samples of a microbatch", ylabel="samples/s", title=f"MMT on {MMT_GPUS} GPUs, batch 128"
     )

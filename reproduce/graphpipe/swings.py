@@ -80,4 +80,4 @@ def sensitivity(lead: Lead, least_gib: float, swept: Frame, progress: Progress =
     ]
     needed = f"{lead.paper:g}× lies at {crossings(swept, lead.paper)}; of the ends shown, it is reached by "
     needed += "; ".join(reached) or "none"
-    return Sensitivity(lead.claim, lead.paper, ours, "GraphPipe's throughput over PipeDream's", tuple(swings), needed)
+    return Sensitivity(lead.claim, lead.paper, ours, "GraphPipe over PipeDream", tuple(swings), needed)

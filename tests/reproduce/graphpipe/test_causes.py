@@ -117,7 +117,7 @@ def test_what_is_counted():
     # are no stage; and 81 stages that end with the head.
     assert piper_stages(task_of("mmt", 4)) == row.piper_stages == 45**2 - 81 + 81
     words = counts_in_words(frame)
-    assert "one branch from the others" in words
+    assert "one branch at a time" in words
     found = moved(frame, 1.0, 21.4)
     assert found.paper == 21.4
     assert all(math.isfinite(s.at_low) and math.isfinite(s.at_high) for s in found.swings)
