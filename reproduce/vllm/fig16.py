@@ -126,7 +126,7 @@ def _hinges(panel: str, seed: int) -> Sensitivity:
         return ratio(lambda name: partial(serve, name, tokens, cost), at, 60.0, system)
 
     moved = (
-        *hosts(LLAMA, gain),
+        *hosts(lambda host: gain(LLAMA.cost(host))),
         Moved("translations of 40 tokens", "20", "80",
               lambda: gain(output_mean=20.0), lambda: gain(output_mean=80.0)),
         Moved("sentences of 28 tokens", "14", "56", lambda: gain(prompt_mean=14.0), lambda: gain(prompt_mean=56.0)),

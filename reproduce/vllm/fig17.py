@@ -178,7 +178,7 @@ def _hinges(seed: int) -> Sensitivity:
 
     fast, slow = (setup.OPT.cost(HOST, computing=x) for x in (10.0, 0.5))
     moved = (
-        *hosts(setup.OPT, gain),
+        *hosts(lambda host: gain(setup.OPT.cost(host))),
         Moved(f"mean rounds, {ROUNDS:g}", "1", "12", lambda: gain(rounds=1.0), lambda: gain(rounds=12.0)),
         Moved("answers of 338 tokens", "169", "507",
               lambda: gain(output_mean=169.0), lambda: gain(output_mean=507.0)),

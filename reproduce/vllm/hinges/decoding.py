@@ -10,10 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ....errors import InputError
-from ....profiles.llm import IterationCost
 from ...sensitivity import Sensitivity, Swing
 from ..decoding_rates import At, Run, capacity, curve
-from ..servers import HOST, HostTime, Server
+from ..servers import HOST, HostTime
 from .serving import needed
 
 __all__ = ["FINISHED", "Moved", "hinge", "hosts", "ratio"]
@@ -52,15 +51,13 @@ def hinge(title: str, paper: float, ours: float, unit: str, moved: tuple[Moved, 
     return Sensitivity(title, paper, ours, unit, swings, needed(paper, ours, swings))
 
 
-def hosts(server: Server, figure: Callable[[IterationCost], float], sequences: int = 1) -> tuple[Moved, ...]:
+def hosts(figure: Callable[[HostTime], float], sequences: int = 1) -> tuple[Moved, ...]:
     """Host time moved: away or to the iteration; smaller for a sequence.
 
     Parameters
     ----------
-    server : Server
-        The GPUs.
     figure : callable
-        Cost of an iteration -> our figure.
+        Host time -> our figure.
     sequences : int
         Of a request: its host time may be the request's, which the batches it was fitted on cannot tell.
     """
@@ -68,7 +65,7 @@ def hosts(server: Server, figure: Callable[[IterationCost], float], sequences: i
     low, part = ("a request", 1 / sequences) if sequences > 1 else ("0.2 ms", 0.2e-3 / HOST.sequence_s)
 
     def at(host: HostTime) -> Callable[[], float]:
-        return lambda: figure(server.cost(host))
+        return lambda: figure(host)
 
     return (
         Moved(f"host: {1e3 * HOST.iteration_s:.1f} ms, {1e3 * HOST.sequence_s:.2f} ms a sequence", "none", "20 ms, 0",

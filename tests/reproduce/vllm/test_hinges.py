@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from meshwright.profiles.llm import Iteration
 from meshwright.reproduce.vllm import decoding_rates, fig16, fig17, fig18, servers
 from meshwright.reproduce.vllm.hinges.decoding import Moved, hinge, hosts, ratio
 from meshwright.simulator.llm import LLMTrace
 
 
 def test_host_time_is_moved_as_it_is_said() -> None:
-    decode = Iteration((), 6, 600, 6)
-    server = servers.SERVERS["OPT-13B"]
+    def added(host: servers.HostTime) -> float:
+        return host.iteration_s + 6 * host.sequence_s
 
-    def added(cost) -> float:
-        return cost.seconds(decode) - server.cost(servers.HostTime(0.0, 0.0)).seconds(decode)
-
-    both, each = hosts(server, added)
+    both, each = hosts(added)
     assert (both.at_low(), both.at_high()) == (pytest.approx(0.0), pytest.approx(0.02))
     iteration = servers.HOST.iteration_s
     assert each.low == "0.2 ms"
     assert each.at_low() == pytest.approx(iteration + 6 * 0.2e-3)
     assert each.at_high() == pytest.approx(iteration + 6 * 0.1e-3)
-    _, request = hosts(server, added, sequences=6)
+    _, request = hosts(added, sequences=6)
     assert request.low == "a request"
     assert request.at_low() == pytest.approx(iteration + servers.HOST.sequence_s)
 
