@@ -11,9 +11,9 @@ from ..claims import Claim, Expectation, at_least, between
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import canvas
-from .given import seconds_with
 from .picture import Layer, draw_stage, layers
 from .points import FAST
+from .prices import seconds_with
 from .systems import AS_SAID, FAMILIES, OPTIONS, cluster_of, graph_of, plan_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from ...simulator.cluster import Cluster
 from ..style import BLUE, GREEN, ORANGE, VERMILLION
 from .convolutions import Shares, convolution_costs
 from .deepspeed import DeepSpeed
-from .remembering import Remembering
 
 if TYPE_CHECKING:
     from ...planners.alpa.inter.pricing.intra_pricer import IntraPricer
@@ -273,6 +272,7 @@ _SHARED: Mapping[str, Literal["any", "equal_layer"]] = MappingProxyType({"Alpa":
 def _prices(family: str, gpus: int, count: int, assumed: Assumed) -> tuple[Graph, IntraPricer]:
     """A graph, and prices of its stages that are remembered: for systems that differ only in which stages they form."""
     from ...planners.alpa import AlpaOptions
+    from .prices import Remembering
 
     cluster = assumed.cluster(gpus)
     options = AlpaOptions(**options_of(family, "Alpa", gpus, assumed))

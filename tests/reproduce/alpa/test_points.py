@@ -12,8 +12,8 @@ from meshwright.planners.alpa import AlpaOptions, plan
 from meshwright.profiles.graph import roofline
 from meshwright.profiles.graph.zoo import zoo_graph
 from meshwright.reproduce.alpa import ablation, points, systems
-from meshwright.reproduce.alpa.given import best_with, seconds_with
 from meshwright.reproduce.alpa.picture import layers
+from meshwright.reproduce.alpa.prices import best_with, seconds_with
 from meshwright.simulator.cluster import Cluster
 from meshwright.simulator.mesh import Mesh
 
@@ -39,7 +39,7 @@ def test_given_stages_cost_what_the_planner_says_of_its_own():
 
 def test_prices_that_are_remembered_give_the_same_plans(monkeypatch):
     from meshwright.planners.alpa.inter.pricing import intra_pricer
-    from meshwright.reproduce.alpa.remembering import Remembering
+    from meshwright.reproduce.alpa.prices import Remembering
 
     graph, cluster, options = zoo_graph("tiny-gpt", 4), Cluster(1, 4), AlpaOptions(recompute="full", n_layers=4)
     calls: list[object] = []

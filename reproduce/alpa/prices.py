@@ -1,9 +1,11 @@
-"""What stages on given numbers of GPUs would take: the paper's own choice, in our model."""
+"""Prices of stages: what those on given numbers of GPUs would take, and prices that are kept for the next planner."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +16,34 @@ from ...planners.alpa.inter.pricing.pricer import price_stages
 from ...profiles.graph import CostModel, Graph
 from ...simulator.cluster import Cluster
 
-__all__ = ["best_with", "seconds_with"]
+if TYPE_CHECKING:
+    from ...planners.alpa.inter.pricing.pricer import Prices, Recompute
+    from ...simulator.mesh import LogicalMesh
+
+__all__ = ["Remembering", "best_with", "seconds_with"]
+
+Layers = tuple[tuple[int, int], ...]
+Key = tuple[int, Layers, tuple[int, int], tuple[int, int], str, int]
+
+
+@dataclass(eq=False)
+class Remembering(IntraPricer):
+    """Alpa's intra-operator pass that prices the runs of the same layers on the same mesh once."""
+
+    _kept: dict[Key, tuple[Graph, Prices]] = field(default_factory=dict[Key, "tuple[Graph, Prices]"], repr=False)
+
+    def intervals(
+        self, graph: Graph, layers: Sequence[tuple[int, int]], mesh: LogicalMesh, recompute: Recompute,
+        microbatches: int,
+    ) -> Prices:  # fmt: skip
+        """What every run of layers takes."""
+        self._layers = tuple(layers)  # what `stage` looks at
+        shape = (mesh.mesh.hosts, mesh.mesh.devices)
+        key = (id(graph), self._layers, shape, mesh.shape, recompute, microbatches)
+        if key not in self._kept:
+            # The graph is kept so that its id stays its own.
+            self._kept[key] = (graph, super().intervals(graph, layers, mesh, recompute, microbatches))
+        return self._kept[key][1]
 
 
 def seconds_with(
