@@ -105,6 +105,8 @@ class Program:
     def timed(self, inputs: Sequence[Any], mark: MutableSequence[int], marks: Sequence[int]) -> list[int]:
         """CPU time of this process in each group's call, nanoseconds, in the order of `groups`.
 
+        It ends after the last group whose entry in `marks` is not negative: what comes after it need not run.
+
         Parameters
         ----------
         inputs : sequence of torch.Tensor
@@ -114,9 +116,12 @@ class Program:
             outside knows where this process is.
         """
         values, laps = self._begun(inputs), list[int]()
+        stop = max((k + 1 for k, mark_of in enumerate(marks) if mark_of >= 0), default=len(marks))
         for held, first, end in self._segments:
+            if first >= stop:
+                break
             with held():
-                for k in range(first, end):
+                for k in range(first, min(end, stop)):
                     run, reads, results, over = self._steps[k]
                     taken = [values[slot] for slot in reads]
                     mark[0] = marks[k]

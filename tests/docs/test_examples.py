@@ -36,7 +36,8 @@ SCRIPTS = {
 """What each says, in a process of its own; those that take more than about 3 seconds of CPU are slow."""
 ELSEWHERE = {
     "breaks-first.yaml", "capacity-study.yaml", "headroom.yaml", "llm-capacity.yaml", "sharing-study.yaml",
-    "sweep.yaml", "training-study.yaml", "net.py", "planner-gate.yml", "test_own_planner.py",
+    "sweep.yaml", "training-study.yaml", "net.py", "own_backend.py", "planner-gate.yml",
+    "test_own_planner.py",
 }  # fmt: skip
 HERE = {"plan.json", "sharing.yaml", "sharing-here.yaml"}
 

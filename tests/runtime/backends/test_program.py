@@ -37,6 +37,7 @@ def test_groups_run_in_order() -> None:
     mark = [-1]
     assert len(program.timed(["x"], mark, [7, 8, 9])) == 3
     assert mark == [-1]
+    assert len(program.timed(["x"], mark, [7, 8, -1])) == 2, "what comes after the last unit need not run"
     with pytest.raises(InputError, match="expected 1 inputs"):
         program("x", "y")
 
