@@ -1,4 +1,4 @@
-"""`meshwright graph`: show a training graph, trace one from a torch module, write it to a file."""
+"""`meshwright graph`: show a graph of training or of inference, trace one from a torch module, write it to a file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def graph(
     out: Annotated[Path | None, typer.Option(help="Write the graph here (JSON).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
-    """Show a training graph: operators, FLOPs, parameters. Without a model: the zoo."""
+    """Show a graph of training or of inference: operators, FLOPs, parameters. Without a model: the zoo."""
     from ..files import check_target
     from ..profiles.graph import save_graph
 
@@ -57,14 +57,14 @@ def graph(
 
 
 def _zoo(as_json: bool) -> None:
-    from ..profiles.graph import ZOO, zoo_graph
+    from ..profiles.graph import INFERENCE, ZOO, zoo_graph
 
     rows: list[dict[str, Any]] = []
-    for name in ZOO:
+    for name in (*ZOO, *INFERENCE):
         found = zoo_graph(name)
         rows.append({"model": name, "operators": len(found.operators), "parameters": found.params,
                      "forward_flops": found.forward_flops, "items_per_sample": found.items_per_sample,
-                     "items": found.items, "source": found.source})  # fmt: skip
+                     "items": found.items, "results": list(found.results), "source": found.source})  # fmt: skip
     if as_json:
         print_json(rows)
         return
@@ -72,7 +72,8 @@ def _zoo(as_json: bool) -> None:
     for row in rows:
         typer.echo(
             f"{row['model']:<20}{row['operators']:>10}{count_text(row['parameters']):>12}"
-            f"{count_text(row['forward_flops']):>14}  {row['items_per_sample']:g} {row['items']}; {row['source']}"
+            f"{count_text(row['forward_flops']):>14}  {row['items_per_sample']:g} {row['items']}; "
+            f"{'inference; ' if row['results'] else ''}{row['source']}"
         )
 
 
@@ -102,7 +103,8 @@ def _document(found: Graph, out: Path | None) -> dict[str, Any]:
     return {
         "name": found.name, "batch": found.batch, "source": found.source, "digest": found.digest,
         "operators": len(found.operators), "parameters": found.params, "forward_flops": found.forward_flops,
-        "items_per_sample": found.items_per_sample, "items": found.items, "layers": _layers(found),
+        "items_per_sample": found.items_per_sample, "items": found.items, "results": list(found.results),
+        "layers": _layers(found),
         "kinds": _kinds(found), "out": None if out is None else str(out),
     }  # fmt: skip
 
@@ -118,6 +120,8 @@ def _print(found: Graph) -> None:
     )
     samples = f"{found.batch} sample{'s' if found.batch > 1 else ''} of {found.items_per_sample:g} {found.items}"
     typer.echo(f"microbatch of {samples}: forward {count_text(found.forward_flops)}FLOP")
+    if found.inference:
+        typer.echo(f"inference, no loss; results: {', '.join(found.results)}")
     if found.source:
         typer.echo(f"source: {found.source}")
     typer.echo(f"\n{'kind':<14}{'operators':>10}{'heavy':>7}{'forward FLOP':>14}{'share':>8}{'results':>12}")

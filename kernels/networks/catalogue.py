@@ -50,7 +50,7 @@ class NetworkSpec:
         return (3, *((s["frames"],) if "frames" in s else ()), s["image"], s["image"])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Network:
     """A network that can be run.
 
@@ -67,6 +67,9 @@ class Network:
     name: str
     module: nn.Module
     spec: NetworkSpec
+
+    def __repr__(self) -> str:
+        return f"Network({self.name}: {self.description}, {self.parameters / 1e6:.4g} M parameters)"
 
     @property
     def description(self) -> str:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ....errors import InputError
+from ....reprs import Shown
 from ..graph import Graph
 from ..module_loss import untouched
 from .export import given_inputs, program_of
@@ -51,8 +52,8 @@ def calls(graph: Graph) -> tuple[tuple[int, ...], ...]:
     return tuple(map(tuple, sorted(found.values(), key=lambda group: group[-1])))
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
+@dataclass(frozen=True, eq=False, repr=False)
+class Part(Shown):
     """Some operators as a module.
 
     Parameters
@@ -68,9 +69,12 @@ class Part:
     inputs: tuple[str, ...]
     results: tuple[str, ...]
 
+    def _headline(self) -> str:
+        return f"{', '.join(self.inputs)} -> {', '.join(self.results)}"
 
-@dataclass(frozen=True, eq=False)
-class Program:
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Program(Shown):
     """A network's exported program beside its graph of inference; see `inference_program`.
 
     Parameters
@@ -86,6 +90,9 @@ class Program:
     graph: Graph
     exported: Any
     tensors: Mapping[str, str]
+
+    def _headline(self) -> str:
+        return f"{self.graph.name}: {len(self.graph.operators)} operators, batch {self.graph.batch}"
 
     @cached_property
     def _nodes(self) -> Mapping[str, Node]:

@@ -88,8 +88,8 @@ def check_graph(plan: TrainingPlan, graph: Graph) -> None:
     Raises
     ------
     InputError
-        If it has no loss, its digest is another, stages leave operators out or run them twice, or name operators that it
-        has not.
+        If it has no loss, its digest is another, stages leave operators out or run them twice, or name operators that
+        it has not.
     """
     check_loss(graph)
     if plan.model.digest and plan.model.digest != _own_digest(plan, graph):

@@ -117,3 +117,4 @@ def test_names_and_sizes_need_no_torch() -> None:
 def test_every_network_says_what_it_is() -> None:
     for name in NETWORKS:
         assert "et al." in network_spec(name).description
+    assert repr(skeleton("dcgan")).endswith("(Radford et al. 2016, Fig. 1), 3.577 M parameters)")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from meshwright.kernels.networks import network_spec
 from meshwright.kernels.training import FUNCTIONS
-from meshwright.profiles.graph import KINDS, PAPER_PARAMS, ZOO, zoo_graph
+from meshwright.profiles.graph import INFERENCE, KINDS, PAPER_PARAMS, ZOO, zoo_graph
 
 PAGE = Path(__file__).parents[3] / "docs" / "training-graphs.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -30,3 +31,15 @@ def test_every_kind_and_function_is_in_the_tables() -> None:
     assert set(FUNCTIONS) <= named
     used = {str(op.attributes["fn"]) for name in ZOO for op in zoo_graph(name).operators if op.kind == "elementwise"}
     assert used <= named
+
+
+def test_the_table_of_networks_is_the_networks() -> None:
+    text = PAGE.with_name("inference-graphs.md").read_text(encoding="utf-8")
+    rows = re.findall(r"(?m)^\| `([a-z0-9-]+)` \| (\d+) \| ([\d.]+) \| ([\d.]+) \| [^|]+ \| [\d]+ \| ([^|]+) \|$", text)
+    assert [row[0] for row in rows] == list(INFERENCE)
+    for name, operators, params, flops, sizes in rows:
+        graph = zoo_graph(name)
+        assert len(graph.operators) == int(operators)
+        assert f"{graph.params / 1e6:.2f}" == params
+        assert f"{graph.forward_flops / 1e9:.2f}" == flops
+        assert sorted(sizes.replace("`", "").split()) == sorted(network_spec(name).sizes)

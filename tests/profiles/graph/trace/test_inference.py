@@ -193,9 +193,7 @@ def test_parts_of_what_is_not_the_graphs_module_are_refused() -> None:
     with pytest.raises(InputError, match=r"operator '0.linear' came from no call"):
         calls(training)
     program = inference_program(module, (x,), graph)
-    with pytest.raises(
-        InputError, match=r"operators '0.conv' and '0.add' are one call, 'conv2d'; take both"
-    ):
+    with pytest.raises(InputError, match=r"operators '0.conv' and '0.add' are one call, 'conv2d'; take both"):
         program.part([0])
     with pytest.raises(InputError, match="expected positions 0 … 3"):
         program.part([4])
