@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..simulator.serving.plan.file import Plan
-    from . import alpaserve, trivial
+    from . import alpaserve, collage, trivial
     from .alpaserve.baselines import dedicated, greedy_no_partition, round_robin, selective_replication
     from .alpaserve.clockwork import ScheduledPlan, clockwork_pp
     from .contract.problem import Problem
@@ -41,6 +41,7 @@ __all__ = [
     "ScheduledPlan",
     "alpaserve",
     "clockwork_pp",
+    "collage",
     "dedicated",
     "greedy_no_partition",
     "planner",
@@ -70,7 +71,7 @@ def planner(name: str) -> Callable[..., Plan | ScheduledPlan]:
 
 def __getattr__(name: str) -> Any:
     """A family, or a name of one, loaded when first used."""
-    if name in ("alpaserve", "trivial"):
+    if name in ("alpaserve", "collage", "trivial"):
         return import_module(f".{name}", __name__)
     if name in ROOMS:
         return getattr(import_module(f".{ROOMS[name]}", __name__), name)

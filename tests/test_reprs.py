@@ -48,6 +48,7 @@ FACES = (
     "profiles.graph",
     "planners.alpa",
     "planners.alpaserve",
+    "planners.collage",
     "planners.graphpipe",
     "planners.megatron",
     "planners.pipedream",
