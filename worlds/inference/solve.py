@@ -19,7 +19,7 @@ from ...wording import nearest
 from .case import InferenceCase
 from .plan import InferenceGroupEntry, InferenceMachineEntry, InferencePlan, SecondEntry
 
-__all__ = ["MEASURING", "PLANNERS", "Choice", "choose", "instance_of", "plan_of", "singles"]
+__all__ = ["MEASURING", "PLANNERS", "Choice", "choose", "instance_of", "plan_of", "singles", "taken"]
 
 PLANNERS: Mapping[str, str] = {
     "collage": "operator level, then evolution: regions given whole to a graph library, measured end to end",
@@ -85,14 +85,14 @@ def _solvers() -> dict[str, Callable[[Instance, Sequence[str], dict[str, Any]], 
     from ...planners.collage.baselines import exhaustive, rule_based, single_backend
 
     return {
-        "collage-op": lambda instance, _, options: place(instance, **_taken(options, states=int)),
+        "collage-op": lambda instance, _, options: place(instance, **taken(options, states=int)),
         "single-backend": lambda instance, _, __: single_backend(instance),
         "rule-based": lambda instance, order, _: rule_based(instance, [b for b in order if b in instance.backends]),
         "exhaustive": lambda instance, _, __: exhaustive(instance),
     }
 
 
-def _taken(options: dict[str, Any], **known: Callable[[Any], Any]) -> dict[str, Any]:
+def taken(options: dict[str, Any], **known: Callable[[Any], Any]) -> dict[str, Any]:
     """Options that a planner has, taken out of what was said."""
     found: dict[str, Any] = {}
     for name, kind in known.items():

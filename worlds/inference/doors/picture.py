@@ -51,7 +51,8 @@ def picture(plan: InferencePlan) -> bytes:
 
     from ....simulator.palette import SETTINGS
 
-    with matplotlib.rc_context({**SETTINGS}):
+    settings: dict[Any, Any] = {**SETTINGS}
+    with matplotlib.rc_context(settings):
         figure = Figure(figsize=(9.0, 3.6), layout="constrained")
         draw(plan, figure.subplots())
         out = io.BytesIO()

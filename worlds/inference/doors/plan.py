@@ -10,7 +10,7 @@ import pandas as pd
 
 from ....errors import InfeasibleError, LimitError
 from ....profiles.backends.costs import CostTable
-from ....runtime.backends.registry import backends
+from ....runtime.backends.registry import DEFAULT, backends
 from ....runtime.collage.placed import Compiler, Unit
 from ....runtime.collage.rounds import Rounds, in_rounds
 from ...cases import called
@@ -50,14 +50,14 @@ def decided(asked: Asked) -> Answer:
     needed = options.again or first.costs is None or any(case.planner.name in MEASURING for case in cases)
     captured = captured_network(first.model, first.workload.batch, asked.folder) if needed else None
     costs = costs_here(first, asked, captured, options.kept)
-    compiler = None if captured is None else Compiler(captured, backends(first.backends))
+    compiler = None if captured is None else Compiler(captured, backends((*first.backends, DEFAULT)))
     choices: dict[str, Choice] = {}
     failed: dict[str, InfeasibleError | LimitError] = {}
     for case in cases:
         name = called(case.planner)
         asked.progress(name)
         try:
-            choices[name] = _choice(case, costs, compiler, options)
+            choices[name] = _choice(case, costs, compiler, asked)
         except (InfeasibleError, LimitError) as error:
             failed[name] = error
     if not choices:
@@ -87,13 +87,13 @@ def decided(asked: Asked) -> Answer:
     return Answer("\n".join(text), document, plans[best], plans[best])
 
 
-def _choice(case: InferenceCase, costs: CostTable, compiler: Compiler | None, options: PlanOptions) -> Choice:
+def _choice(case: InferenceCase, costs: CostTable, compiler: Compiler | None, asked: Asked) -> Choice:
     if case.planner.name not in MEASURING:
         return choose(case, costs)
     from .measuring import measured_choice
 
     assert compiler is not None
-    return measured_choice(case, costs, compiler, options)
+    return measured_choice(case, costs, compiler, asked)
 
 
 def _timed(compiler: Compiler, choices: dict[str, Choice], rounds: int) -> Rounds:
