@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterable, Mapping
 
-from ...errors import InputError
+from ...errors import InputError, install_hint
 from ...profiles.backends import Backend
 from ...profiles.backends import installed as entry_points
 from .inductor import Inductor
@@ -81,6 +82,8 @@ def _found(name: str) -> Backend:
 
 
 def _reason(found: Backend) -> str:
+    if importlib.util.find_spec("torch") is None:
+        return f"torch is not installed: {install_hint('torch')}"
     try:
         return found.available()
     except Exception as error:

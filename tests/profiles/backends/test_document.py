@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,6 +54,14 @@ def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert load_costs(save_costs(TABLE, tmp_path / "costs.json")) == TABLE
 
 
+def test_a_table_needs_no_torch(tmp_path: Path) -> None:
+    path = save_costs(TABLE, tmp_path / "costs.json")
+    code = "import sys; from meshwright.profiles.backends import load_costs; load_costs(sys.argv[1]).instance(); "
+    code += "print(sorted({'torch', 'numba', 'pandas'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_what_planners_get() -> None:
     """Positions for ids; what a backend's context costs above the least is in its matches."""
     instance = TABLE.instance()
@@ -94,7 +104,7 @@ def _damage(text: str, how: str) -> str:
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ("half", "damaged: not JSON"), ("format", "expected a file of the format"), ("version", "expected version 1"),
+        ("half", "damaged: not JSON"), ("format", "expected what says the format"), ("version", "expected version 1"),
         ("missing", r"matches\[0\]: 'cost_ms' is missing"), ("negative", "cost_ms: expected >= 0"),
         ("type", r"matches\[0\].cost_ms: expected float \(got 'fast'\)"), ("stranger", "on backend 'nobody'"),
         ("node", "no node is called 'z'"), ("list", "used: expected a list"),

@@ -105,10 +105,14 @@ def test_unknown_and_missing_backends(monkeypatch) -> None:
         backends([])
     import importlib.util
 
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: found(name) if name == "torch" else None)
     for name in ("onnxruntime", "openvino"):
         with pytest.raises(InputError, match=r"is not installed: pip install -e '.\[backends\]'"):
             backend(name)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"torch is not installed: pip install -e '.\[torch\]'"):
+        backend("torch-jit")
 
 
 @pytest.mark.parametrize(
