@@ -3,10 +3,11 @@
 import math
 
 import pytest
-from meshwright.profiles import model_set
+from meshwright.profiles import ParallelConfig, model_set
 from meshwright.reproduce.alpaserve import fig12, fig13, fig14, fig15, fig17, table2
 from meshwright.reproduce.alpaserve.experiments.points import Points
 from meshwright.reproduce.alpaserve.experiments.systems import SYSTEMS, Traffic, crossing
+from meshwright.simulator import Group, Placement
 
 SMALL = fig12.Effort({"MAF1": 2, "MAF2": 2}, {"MAF1": 20.0, "MAF2": 10.0}, 2, 2)
 
@@ -101,6 +102,22 @@ def test_fig13_attains_at_least_what_dedicated_devices_do():
     assert set(fig13.DEDICATED) < set(wide.columns)
     assert (wide["AlpaServe"] >= wide[list(fig13.DEDICATED)].max(axis=1) - 0.01).all()
     assert wide.nunique(axis=1).min() > 1
+
+
+def test_fig13_counts_groups_of_the_papers_kind():
+    right, other = Group(fig13.WINNER[0], ["a"]), Group(ParallelConfig(4, 8), ["a"])
+
+    def answer(*groups):
+        return fig13.Answer(Placement(groups), 0.95, 0.9)
+
+    assert [answer(right, right).winners, answer(right, other).winners, answer(other, other).winners] == [2, 1, 0]
+    assert [answer(right).winners, answer(right, right, right).winners] == [1, 1]  # one of its two, not the solution
+    assert answer(right).short == pytest.approx(5.0)
+    frame = fig13.attainments(100.0, 1, 0, {"rate": (0.5,), "slo": (1.0,)})
+    texts = {prefix: [c.text for c in fig13.judged(frame, answer(other, other), prefix)] for prefix in ("", "planned ")}
+    assert all(text.startswith("planned latencies") for text in texts["planned "])
+    assert fig13.judged(frame, answer(right, right), "planned ")[2].verdict == "holds"
+    assert fig13.judged(frame, answer(other, other), "planned ")[2].verdict == "does not hold"
 
 
 def test_fig14_changed_traffic_never_helps_on_average():
