@@ -52,7 +52,7 @@ MINE, SLOWDOWN, GPUS = tuple(MECHANISMS)[1], 1.3, 16
 
 MOVES = (
     ("slowdown across machines, 1.3", "1.1", {"slowdown": 1.1}, "1.5", {"slowdown": 1.5}),
-    ("GPUs that an app can use, 16", "8", {"gpus": 8}, "64", {"gpus": 64}),
+    ("GPUs that an app can use, 16", "8", {"gpus": 8}, "16", {}),
 )
 
 
