@@ -47,10 +47,10 @@ def test_plan_then_simulate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_simulate_prints_a_table(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
-    line = ["simulate", str(planned), "--lengths", "alpaca", "--rate", "20", "--duration", "5", "--per-group"]
+    line = ["simulate", str(planned), "--lengths", "alpaca", "--rate", "20", "--requests", "200", "--per-group"]
     assert run([*line, "--per-model", "--slo-ttft", "0.000001"]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[0].startswith("100 requests in ")
+    assert out[0].startswith("200 requests in ")
     assert out[1].split()[:4] == ["plan", "devices", "attainment", "goodput/s"]
     assert out[2].split()[:3] == [str(planned), "1", "0.00%"]
     assert any("kv_peak" in line for line in out)
@@ -62,7 +62,7 @@ def test_both_engines_agree(planned: Path, capsys: pytest.CaptureFixture[str]) -
     found = []
     for engine in ("compiled", "simpy"):
         assert (
-            run(["simulate", str(planned), "--lengths", "alpaca", "--duration", "3", "--json", "--engine", engine]) == 0
+            run(["simulate", str(planned), "--lengths", "alpaca", "--duration", "5", "--json", "--engine", engine]) == 0
         )
         found.append(json.loads(capsys.readouterr().out)["plans"][0])
     assert (found[0].pop("engine"), found[1].pop("engine")) == ("compiled", "reference")
