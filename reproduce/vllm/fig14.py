@@ -150,8 +150,8 @@ def _more(seed: int) -> str:
     free = _gain(six, seed, HostTime(0.0, 0.0)) / _gain(BASIC, seed, HostTime(0.0, 0.0))
     once = _gain(six, seed, of_requests) / _gain(BASIC, seed)
     return (
-        f"the host has each sample to do: while requests always wait it is {free:.2f} without host time, and {once:.2f} "
-        "if host time is each request's"
+        f"the host has each sample to do: while requests always wait it is {free:.2f} without host time, and "
+        f"{once:.2f} if host time is each request's"
     )
 
 
