@@ -98,8 +98,8 @@ CAUSE = (
 LEAD = Lead(
     "GraphPipe over PipeDream, the largest", 1.61,
     tuple(
-        Case(m, MODELS[m].branches, n, MODELS[m].batches[n], f"{MODELS[m].title.split()[-1]}, {n} GPUs")
-        for m, n in (("candle-uno", 8), ("mmt", 8), ("mmt", 16))
+        Case(m, MODELS[m].branches, n, MODELS[m].batches[n], f"{title}, {n} GPUs")
+        for m, n, title in (("candle-uno", 8, "CANDLE-Uno"), ("mmt", 8, "MMT"), ("mmt", 16, "MMT"))
     ),
 )  # fmt: skip
 

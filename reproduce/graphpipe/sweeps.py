@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_COLOURS = tuple(colour for colour in CYCLE if colour != VERMILLION)  # that is the paper's
+
 __all__ = ["AXES", "Axis", "crossings", "draw_sweeps", "leads", "sweeps"]
 
 
@@ -123,7 +125,7 @@ def crossings(frame: Frame, paper: float) -> str:
 def draw_sweep(frame: Frame, ax: Axes, axis: Axis, paper: float) -> Axes:
     """The lead over one assumption, a line for each case; dashed: the paper's. Lines end where PipeDream does."""
     swept = [v for v in axis.values if v in set(frame[frame.axis == axis.field].value)]
-    for (case, lead), colour, marker in zip(leads(frame, axis.field), CYCLE, "os^Dvp", strict=False):
+    for (case, lead), colour, marker in zip(leads(frame, axis.field), _COLOURS, "os^", strict=False):
         ax.plot([swept.index(v) for v in lead], list(lead.values()), color=colour, marker=marker, label=case)
     ax.axhline(paper, color=VERMILLION, lw=1, ls="--", label=f"paper, {paper:g}×")
     ax.axhline(1.0, color="0.6", lw=1, ls=":")
