@@ -99,13 +99,11 @@ def plan(
 ) -> None:
     """Plan a serving profile of graphs: Alpa's ILP without data parallelism, and AlpaServe's stage programme."""
     from ..files import check_target
-    from ..planners.alpa.inference import InferenceOptions, profile_set
+    from ..planners.serving_profiles import plan_profiles
     from ..profiles import save
 
     check_target(out)
-    options = InferenceOptions(
-        ops=_integers("--ops", ops), batches=_integers("--batches", batches), max_devices=most, single_s=single_s
-    )
+    degrees, wanted = _integers("--ops", ops), _integers("--batches", batches)
     sizes = dict(_size(word) for word in size or ())
     graphs = {}
     for word in models:
@@ -113,8 +111,15 @@ def plan(
         if graph.name in graphs:
             raise InputError(f"models: {word!r}: {graph.name!r} is given twice; name each model once")
         graphs[graph.name] = graph
-    made = profile_set(
-        graphs, device, options, name=out.stem, progress=lambda text: typer.echo(f"planning {text}", err=True)
+    made = plan_profiles(
+        graphs,
+        device,
+        name=out.stem,
+        progress=lambda text: typer.echo(f"planning {text}", err=True),
+        ops=degrees,
+        batches=wanted,
+        max_devices=most,
+        single_s=single_s,
     )
     save(made, out)
     _show_set(made, as_json)
