@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...errors import InputError
+from ...profiles.backends.rule import post_dominators as next_post_dominators
 from ...wording import short
 from .instance import Instance, Node, read_nodes
 from .kinds import BROADCAST, INJECTIVE, OPAQUE, OUT_FUSABLE, REDUCTION, TUPLE, kind_of
@@ -129,20 +130,8 @@ def post_dominators(nodes: Sequence[Node | Mapping[str, Any]]) -> dict[int, int 
 
 
 def _post_dominators(readers: Sequence[Sequence[int]]) -> list[int | None]:
-    """Of operators in topological order, by Cooper, Harvey and Kennedy's walk; one pass suffices without circles."""
-    found: list[int | None] = [None] * len(readers)
-    for k in reversed(range(len(readers))):
-        meeting = None
-        for reader in readers[k]:
-            at: int | None = reader
-            while meeting is not None and at is not None and at != meeting:
-                if at < meeting:  # what comes first in the order goes on
-                    at = found[at]
-                else:
-                    meeting = found[meeting]
-            meeting = at
-        found[k] = meeting
-    return found
+    """Of operators in topological order."""
+    return [None if sink < 0 else sink for sink in next_post_dominators(readers)]
 
 
 def _between(

@@ -51,23 +51,18 @@ def post_dominators(readers: Sequence[Sequence[int]]) -> tuple[int, ...]:
     readers : sequence of sequence of int
         Per node, in topological order, the positions of those that read it.
     """
-    next_one, depth = [-1] * len(readers), [0] * len(readers)
+    next_one = [-1] * len(readers)  # Cooper, Harvey and Kennedy's walk; one pass suffices without circles
     for k in range(len(readers) - 1, -1, -1):
-        if not readers[k]:
-            continue
-        meeting = readers[k][0]
-        for other in readers[k][1:]:
-            while meeting != other and meeting != -1 and other != -1:  # the deeper one climbs
-                if depth[meeting] >= depth[other]:
+        for number, reader in enumerate(readers[k]):
+            meeting, other = (next_one[k], reader) if number else (reader, reader)
+            while meeting != other and meeting != -1 and other != -1:
+                if meeting < other:  # what comes first in the order goes on
                     meeting = next_one[meeting]
                 else:
                     other = next_one[other]
-            if other == -1:
-                meeting = -1
-            if meeting == -1:
+            next_one[k] = meeting if meeting == other else -1
+            if next_one[k] == -1:
                 break
-        next_one[k] = meeting
-        depth[k] = 0 if meeting == -1 else depth[meeting] + 1
     return tuple(next_one)
 
 

@@ -8,6 +8,7 @@ from how_many import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meshwright.errors import InputError
+from meshwright.planners.collage import groups
 from meshwright.profiles.backends import (
     GRAPH_LIBRARY,
     Backend,
@@ -91,6 +92,18 @@ def test_generated_groups(graph: InferenceGraph) -> None:
     for bits, root in generated(graph, rule, "b"):
         assert graph.convex(bits)
         assert graph.results(bits) == (graph.nodes[root].id,)
+
+
+@settings(max_examples=examples(25, anew=200), deadline=None)
+@given(graphs())
+def test_the_rule_generates_what_the_planner_does(graph: InferenceGraph) -> None:
+    """`planners.collage.groups` has the kinds' rule written out; here it is one that a user could give."""
+    nodes = [
+        {"id": k, "op": node.op, "inputs": [graph.index.get(name, -1) for name in node.inputs], "kind": KINDS[node.op]}
+        for k, node in enumerate(graph.nodes)
+    ]
+    sets = [[k for k in range(len(nodes)) if bits >> k & 1] for bits, _ in generated(graph, TvmRule(), "b")]
+    assert sets == groups(nodes, rule="text")
 
 
 def chain(*ops: str) -> InferenceGraph:
