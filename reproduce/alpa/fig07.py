@@ -183,7 +183,8 @@ def draw(frame: Frame, ax: Axes, family: Family) -> Axes:
 
 
 MOE_FAST = {1: (32,), 8: (16, 32), 16: (16, 32), 32: (8, 64)}
-"""GPUs -> numbers of microbatches of MoE in the fast version: those that DeepSpeed or Alpa choose in the full one."""
+"""GPUs -> numbers of microbatches of MoE in the fast version: those that DeepSpeed and Alpa choose in the full one.
+Either may take the other's: DeepSpeed on 8 GPUs is then 5 % faster, Alpa on 16 0.3 % slower than there."""
 
 
 def points(fast: bool, progress: Progress = quiet) -> Frame:
