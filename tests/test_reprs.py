@@ -26,6 +26,7 @@ from meshwright.worlds import WORLDS, Case
 from meshwright.worlds.cases import build
 from meshwright.worlds.door import Answer, Asked
 from meshwright.worlds.faces import Planned
+from meshwright.worlds.inference.result import InferenceResult
 from meshwright.worlds.registry import names, open_world
 
 EXAMPLES = Path(meshwright.__file__).parent / "examples"
@@ -159,10 +160,21 @@ def training_plan() -> training.TrainingPlan:
     )  # fmt: skip
 
 
+def inference_result() -> InferenceResult:
+    case = meshwright.case(
+        "inference", model="dcgan", planner="collage-op", costs=str(EXAMPLES / "dcgan-costs.json"),
+        backends=["torch-onednn", "torch-jit"],
+    )  # fmt: skip
+    return case.plan(again=False).simulate()  # type: ignore[attr-defined, no-any-return]
+
+
 @pytest.fixture(scope="module")
 def results() -> dict[str, object]:
     trained = training.simulate_training(training_plan())
-    found = {"serving": serving_result(), "llm": llm_result(), "sharing": sharing_result(), "training": trained}
+    found = {
+        "serving": serving_result(), "llm": llm_result(), "sharing": sharing_result(), "training": trained,
+        "inference": inference_result(),
+    }  # fmt: skip
     assert list(found) == list(WORLDS)
     return found
 

@@ -74,7 +74,7 @@ def rule_based(instance: Instance | Mapping[str, Any], priority: Sequence[str] |
     if strange or len(set(names)) < len(names):
         raise InputError(f"priority: expected names among {', '.join(given.backends)}, each once (got {names})")
     rank = {name: k for k, name in enumerate([*names, *(b for b in given.backends if b not in names)])}
-    masks = masks_of(given)
+    masks = masks_of(given, by_backend=True)  # what a preferred backend takes counts, be it slower
     search = Search(given, masks, 1)
 
     def wish(j: int) -> tuple[int, int, float, int]:

@@ -55,11 +55,18 @@ class Masks:
         return (1 << len(self.ids)) - 1
 
 
-def masks_of(instance: Instance) -> Masks:
+def masks_of(instance: Instance, *, by_backend: bool = False) -> Masks:
     """Number the operators and drop what no plan can use.
 
     Dropped are matches of which one operator depends on another by way of operators outside: such a match waits for
     itself. And of matches of the same operators all but the cheapest; where boundaries cost, of each backend.
+
+    Parameters
+    ----------
+    instance : Instance
+        What is asked.
+    by_backend : bool
+        Keep the cheapest of each backend in any case: for who does not choose by cost alone.
 
     Raises
     ------
@@ -79,7 +86,7 @@ def masks_of(instance: Instance) -> Masks:
             if source >= 0:
                 after[bit[source]] |= after[b] | 1 << b
     best: dict[tuple[str, int], int] = {}
-    apart = instance.boundary_cost > 0
+    apart = by_backend or instance.boundary_cost > 0
     behind: dict[int, int | None] = {}
     for k, match in enumerate(instance.matches):
         mask = up = down = 0

@@ -24,6 +24,7 @@ MET = {
             "times", "draws", "spread", "failures", "loading", "scaling"},
     "sharing": {"seed", "apps", "workload", "overheads", "failures", "max_time", "cluster.contention", "times", "draws",
                 "spread"},
+    "inference": {"seed", "model", "workload", "costs"},
     "training": {
         "seed", "model", "shape", "speed", "kernels", "cluster.price_per_hour", "cluster.link_scale",
         "workload.global_batch", "workload.sequence", "workload.slo", "workload.run_samples", "workload.deadline",
@@ -39,8 +40,8 @@ def test_every_field_is_a_decision_or_a_circumstance(name: str) -> None:
     for path in paths(case):
         expected = any(path == met or path.startswith(f"{met}.") for met in MET[name])
         assert is_circumstance(case, path) == expected, path
-    assert is_circumstance(case, "workload.slo_scale" if name == "training" else "workload.rate_scale")
-    assert not is_circumstance(case, "cluster.devices")
+    assert is_circumstance(case, "workload.slo_scale" if name in ("training", "inference") else "workload.rate_scale")
+    assert not is_circumstance(case, "backends" if name == "inference" else "cluster.devices")
 
 
 STUDY: dict[str, Any] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
@@ -17,6 +17,13 @@ __all__ = ["InferenceCase", "InferencePlannerCase", "InferenceWorkloadCase"]
 Seconds = Annotated[float, BeforeValidator(parse_seconds), Field(gt=0, le=MAX_SECONDS)]
 
 
+def _listed(given: Any) -> Any:
+    """``torch-onednn,onnxruntime`` in one word, as an axis of a study says it."""
+    if isinstance(given, str):
+        return tuple(name.strip() for name in given.split(","))
+    return tuple(cast("list[Any]", given)) if isinstance(given, list) else given
+
+
 class _Part(Shown, BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -26,15 +33,9 @@ class InferenceWorkloadCase(_Part):
 
     slo_words: ClassVar[str] = "× the limit that is given"
 
-    batch: Annotated[Annotated[int, Field(gt=0, le=MAX_BATCH)], CIRCUMSTANCE] = Field(
-        default=1, description="samples of one call; a placement is for one batch"
-    )
-    slo: Annotated[Seconds | None, CIRCUMSTANCE] = Field(
-        default=None, description="limit of one call, seconds; what attainment asks for"
-    )
-    slo_scale: Annotated[Annotated[float, Field(ge=MIN_FACTOR, le=MAX_FACTOR)], CIRCUMSTANCE] = Field(
-        default=1.0, description="factor that multiplies slo"
-    )
+    batch: int = Field(default=1, gt=0, le=MAX_BATCH, description="samples of one call; a placement is for one batch")
+    slo: Seconds | None = Field(default=None, description="limit of one call, seconds; what attainment asks for")
+    slo_scale: float = Field(default=1.0, ge=MIN_FACTOR, le=MAX_FACTOR, description="factor that multiplies slo")
 
 
 class InferencePlannerCase(_Part):
@@ -59,8 +60,8 @@ class InferenceCase(Case):
     model: Annotated[str, CIRCUMSTANCE] = Field(
         default="resnet-18", description="a network's name, or path/to/file.py:function of a torch module and inputs"
     )
-    workload: InferenceWorkloadCase = InferenceWorkloadCase()
-    backends: tuple[str, ...] = Field(
+    workload: Annotated[InferenceWorkloadCase, CIRCUMSTANCE] = InferenceWorkloadCase()
+    backends: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(
         default=("torch-onednn", "torch-jit"), description="backends that may be used, such as torch-onednn,onnxruntime"
     )
     costs: Annotated[str | None, CIRCUMSTANCE] = Field(

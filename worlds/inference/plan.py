@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, model_validator
 
 from ...errors import InputError
 from ...simulator.plan.entries import Entry, Name, PlannerEntry, Problem
@@ -63,20 +63,35 @@ class InferencePlan(PlanFile):
     notes: tuple[str, ...] = Field(default=(), description="what a reader must know")
     costs: dict[str, JsonValue] = Field(description="the cost table that it was planned with")
 
+    @model_validator(mode="after")
+    def _is_a_placement(self) -> InferencePlan:
+        if self._contradictions(self.costs, [group.nodes for group in self.groups]):
+            raise ValueError("contradicts itself")
+        return self
+
     @classmethod
     def between(cls, data: Mapping[str, Any]) -> list[Problem]:
         """Groups against the cost table's operators: each once, and an order in which they can run."""
+        groups = data.get("groups")
+        if not isinstance(groups, list):
+            return []
+        entries = [cast("dict[str, Any]", one) for one in cast("list[Any]", groups) if isinstance(one, dict)]
+        nodes: list[list[Any]] = [one.get("nodes", []) for one in entries]
+        return cls._contradictions(data.get("costs"), nodes)
+
+    @classmethod
+    def _contradictions(cls, costs: Any, groups: Sequence[Sequence[Any]]) -> list[Problem]:
         from ...profiles.backends.document import read_costs
 
         try:
-            graph = read_costs(data["costs"], "costs").graph
+            graph = read_costs(costs, "costs").graph
         except InputError as error:
-            return [(("costs",), str(error))]
+            return [(("costs",), str(error).removeprefix("costs: "))]
         known = {value.name for value in graph.inputs}
         seen = set[str]()
-        for k, group in enumerate(cast("list[dict[str, Any]]", data["groups"])):
+        for k, group in enumerate(groups):
             at = ("groups", k, "nodes")
-            nodes = [str(name) for name in group["nodes"]]
+            nodes = [str(name) for name in group]
             wrong = next((n for n in nodes if n not in graph.index or n in seen), None)
             if wrong is not None:
                 what = "stands in two groups" if wrong in seen else "is no operator of the cost table"

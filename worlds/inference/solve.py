@@ -85,7 +85,7 @@ def _solvers() -> dict[str, Callable[[Instance, Sequence[str], dict[str, Any]], 
     from ...planners.collage.baselines import exhaustive, rule_based, single_backend
 
     return {
-        "collage-op": lambda instance, _, options: place(instance, **taken(options, states=int)),
+        "collage-op": lambda instance, _, options: place(instance, **taken(options, steps=int, seconds=float)),
         "single-backend": lambda instance, _, __: single_backend(instance),
         "rule-based": lambda instance, order, _: rule_based(instance, [b for b in order if b in instance.backends]),
         "exhaustive": lambda instance, _, __: exhaustive(instance),

@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, get_args
 
+import meshwright
 import pytest
 import yaml
 from extremes import called
 from meshwright.cli import run
 from meshwright.worlds import WORLDS, world
 from meshwright.worlds.fields import paths, place, steps
+
+COSTS = str(Path(meshwright.__file__).parent / "examples" / "dcgan-costs.json")
 
 LLM = {"rate": 8, "requests": 4, "lengths": "alpaca", "slo_ttft": 1.0, "slo_tpot": 1.0}
 BASES: dict[str, list[dict[str, Any]]] = {
@@ -35,6 +38,10 @@ BASES: dict[str, list[dict[str, Any]]] = {
             "workload": {"global_batch": 8, "slo": 0.01, "run_samples": 1000, "deadline": 60},
         },
         {"cluster": {"devices": 2}, "model": "gpt3-350m", "planners": ["search"], "workload": {"global_batch": 8}},
+    ],
+    "inference": [
+        {"model": "dcgan", "costs": COSTS, "backends": ["torch-onednn"], "planners": ["collage-op"],
+         "workload": {"slo": 0.01}},
     ],
 }  # fmt: skip
 

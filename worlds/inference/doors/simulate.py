@@ -10,9 +10,9 @@ import pandas as pd
 from ....files import write_bytes, write_text
 from ...door import Answer, Asked
 from ...words import table
-from ..measures import measures
 from ..options import SimulateOptions
 from ..plan import InferencePlan
+from ..result import InferenceResult
 from .picture import picture
 from .timeline import chrome_trace
 
@@ -23,7 +23,8 @@ def simulated(asked: Asked) -> Answer:
     """A row for each plan; no torch is needed, all stands in the plans."""
     options = cast(SimulateOptions, asked.options)
     plans = cast("dict[str, InferencePlan]", dict(asked.plans))
-    found = {name: measures(plan) for name, plan in plans.items()}
+    results = {name: InferenceResult(plan) for name, plan in plans.items()}
+    found = {name: result.metrics for name, result in results.items()}
     rows = [
         {
             "plan": name, "model": plan.model, "batch": plan.batch, "groups": len(plan.groups),
@@ -44,5 +45,5 @@ def simulated(asked: Asked) -> Answer:
         write_bytes(options.png, picture(next(iter(plans.values()))))
         written.append(options.png)
     document: dict[str, Any] = {"plans": [{"plan": name, **values} for name, values in found.items()]}
-    value = next(iter(found.values())) if len(found) == 1 else found
+    value = next(iter(results.values())) if len(results) == 1 else results
     return Answer(table(pd.DataFrame(rows)), document, value, written=tuple(written))
