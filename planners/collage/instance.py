@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -154,6 +154,8 @@ def read_instance(given: Instance | Mapping[str, Any]) -> Instance:
     """An `Instance` of a mapping: ``{"nodes": [{"id", "op", "inputs"}], "matches": [{"backend", "nodes", "root",
     "cost"}], "eps", "boundary_cost"}``; the last two may be left out. An `Instance` is returned as it is.
 
+    ``eps`` may be a list with a number for each match: each is added to its match's cost then.
+
     Further keys are left unread, but for those that look like a misspelled one of these.
 
     Raises
@@ -168,12 +170,17 @@ def read_instance(given: Instance | Mapping[str, Any]) -> Instance:
         near = None if key in KNOWN else nearest(str(key), KNOWN, 0.85)
         if near is not None and near not in table:
             raise InputError(f"instance: unknown key {key!r}; did you mean {near!r}?")
-    return Instance(
-        read_nodes(table["nodes"]),
-        tuple(_match(m, f"matches[{k}]") for k, m in enumerate(listed(table["matches"], "matches"))),
-        number(table.get("eps", 0.0), "eps"),
-        number(table.get("boundary_cost", 0.0), "boundary_cost"),
-    )
+    matches = tuple(_match(m, f"matches[{k}]") for k, m in enumerate(listed(table["matches"], "matches")))
+    boundary, eps = number(table.get("boundary_cost", 0.0), "boundary_cost"), table.get("eps", 0.0)
+    if hasattr(eps, "__len__") and not isinstance(eps, str | bytes | Mapping):
+        each = [number(x, f"eps[{k}]") for k, x in enumerate(listed(eps, "eps"))]
+        if len(each) != len(matches):
+            raise InputError(f"eps: expected a number, or one for each of {len(matches)} matches (got {len(each)})")
+        for k, ms in enumerate(each):
+            _cost(ms, f"eps[{k}]")
+        matches = tuple(replace(match, cost=match.cost + ms) for match, ms in zip(matches, each, strict=True))
+        eps = 0.0
+    return Instance(read_nodes(table["nodes"]), matches, number(eps, "eps"), boundary)
 
 
 def read_nodes(given: object) -> tuple[Node, ...]:

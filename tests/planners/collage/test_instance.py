@@ -36,6 +36,8 @@ def match(**changed: Any) -> dict[str, Any]:
         ({**GOOD, "nodes": {}}, "nodes: expected a list"),
         ({**GOOD, "eps": -0.1}, "eps: expected finite milliseconds >= 0"),
         ({**GOOD, "eps": "1"}, "eps: expected a number of milliseconds"),
+        ({**GOOD, "eps": [0.1, 0.2]}, r"eps: expected a number, or one for each of 1 matches \(got 2\)"),
+        ({**GOOD, "eps": [-0.1]}, r"eps\[0\]: expected finite milliseconds >= 0"),
         ({**GOOD, "boundary_cost": float("inf")}, "boundary_cost: expected finite"),
         ({**GOOD, "boundary_costs": 1.0}, "unknown key 'boundary_costs'; did you mean 'boundary_cost'"),
         (node(1, id=0), r"nodes\[1\].id: .*0 is taken"),
@@ -59,6 +61,14 @@ def match(**changed: Any) -> dict[str, Any]:
 def test_what_is_wrong_is_said(given: Any, said: str) -> None:
     with pytest.raises(InputError, match=said):
         read_instance(given)
+
+
+def test_eps_of_each_match() -> None:
+    """The dearer match wins where its own context costs less."""
+    one = {"backend": "b", "nodes": [0, 1], "root": 1, "cost": 1.6}
+    given = {**GOOD, "matches": [*GOOD["matches"], one], "eps": [0.3, 0.1]}
+    found = place(given)
+    assert (found.matches, found.cost) == ((1,), pytest.approx(1.7))
 
 
 def test_files_hold_instances(tmp_path: Path) -> None:

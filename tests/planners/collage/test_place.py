@@ -226,3 +226,13 @@ def test_the_rule_takes_the_first_backend_and_its_largest_match() -> None:
         assert best is None or found is None or (found >= best - 1e-9 and not rule_based(instance).circular)
     with pytest.raises(InputError, match="priority"):
         rule_based(CROSSED, ["three"])
+
+
+def test_the_rule_takes_what_it_prefers_though_another_is_cheaper() -> None:
+    """Two backends take the same operator: the first of the list has it, whatever it costs."""
+    given = {
+        "nodes": [{"id": 0, "op": "relu", "inputs": [-1]}],
+        "matches": [{"backend": b, "nodes": [0], "root": 0, "cost": c} for b, c in (("slow", 2.0), ("fast", 1.0))],
+    }
+    assert rule_based(given, ["slow", "fast"]).backends == {"slow": 1}
+    assert rule_based(given, ["fast", "slow"]).backends == {"fast": 1}
