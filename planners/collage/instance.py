@@ -171,9 +171,10 @@ def read_instance(given: Instance | Mapping[str, Any]) -> Instance:
         if near is not None and near not in table:
             raise InputError(f"instance: unknown key {key!r}; did you mean {near!r}?")
     matches = tuple(_match(m, f"matches[{k}]") for k, m in enumerate(listed(table["matches"], "matches")))
-    boundary, eps = number(table.get("boundary_cost", 0.0), "boundary_cost"), table.get("eps", 0.0)
-    if hasattr(eps, "__len__") and not isinstance(eps, str | bytes | Mapping):
-        each = [number(x, f"eps[{k}]") for k, x in enumerate(listed(eps, "eps"))]
+    boundary = number(table.get("boundary_cost", 0.0), "boundary_cost")
+    eps: Any = table.get("eps", 0.0)
+    if isinstance(eps, list | tuple):
+        each = [number(x, f"eps[{k}]") for k, x in enumerate(cast("Sequence[object]", eps))]
         if len(each) != len(matches):
             raise InputError(f"eps: expected a number, or one for each of {len(matches)} matches (got {len(each)})")
         for k, ms in enumerate(each):
