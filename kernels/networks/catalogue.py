@@ -210,7 +210,9 @@ def _built(name: str, spec: NetworkSpec, device: str) -> nn.Module:
     try:
         import torch
     except ModuleNotFoundError:
-        raise ModuleNotFoundError(f"network {name!r}: needs torch; pip install 'meshwright[torch]'") from None
+        raise ModuleNotFoundError(
+            f"network {name!r}: needs torch; pip install -e '.[torch]' in Meshwright's folder"
+        ) from None
     file, _, kind = spec.kind.partition(":")
     build = getattr(importlib.import_module(f"{__package__}.{file}"), kind)
     sizes = {key: value for key, value in spec.sizes.items() if key not in spec.input_only}

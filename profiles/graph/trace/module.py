@@ -109,7 +109,7 @@ def check_inference(module: Any, name: str, loss: Any, labels: Any) -> None:
         raise InputError(f"{source}: inference=True has no loss; leave loss and labels out")
     part = next((path for path, part in module.named_modules() if part.training), None)
     if part is not None:
-        raise InputError(f"{source}: module {part or '(root)'!r} is in training mode; call eval() before")
+        raise InputError(f"{source}: module {part or '(root)'!r} is in training mode; call module.eval() before")
 
 
 def _graph(

@@ -132,6 +132,7 @@ BASES: dict[str, dict[str, Any]] = {
     "training": {
         "cluster": {"devices": 2}, "model": "tiny-gpt", "workload": {"global_batch": 8}, "planners": ["data"],
     },
+    "inference": {"model": "dcgan", "costs": "costs.json", "backends": ["torch-onednn"], "planners": ["collage-op"]},
 }  # fmt: skip
 SIZES = {
     "serving": {"cluster.devices", "cluster.devices_per_node", "serving.draws", "scaling.least"},
@@ -151,6 +152,7 @@ SIZES = {
         "shape.ffn", "shape.vocab", "shape.experts", "failures.spares", "failures.draws",
         "failures.replicas", "failures.least_replicas",
     },
+    "inference": {"workload.batch"},
 }  # fmt: skip
 
 

@@ -21,11 +21,12 @@ CALLS = {
     "trace convert": ["t.csv -o o.csv"],
     "trace fit": ["t.csv", "t.csv --resample o.csv"],
     "graph": ["gpt3-350m"],
+    "profile plan": ["tiny-gpt --max-devices 2 --out o.json"],
     "study": ["s.yaml --no-report --workers 1"],
 }
 """Verb -> right calls that take next to nothing. An option of the call is replaced by the one that is tried."""
 
-SLOW = {"study", "trace generate"}
+SLOW = {"profile plan", "study", "trace generate"}
 """Of many options or calls: half a minute of CPU each."""
 
 ELSEWHERE = {"trace fetch", "regress", "reproduce", "demo"}

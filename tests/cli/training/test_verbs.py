@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hand_plans import hand_plan
 from meshwright.cli import run
-from meshwright.profiles.graph import ZOO, load_graph, zoo_graph
+from meshwright.profiles.graph import INFERENCE, ZOO, load_graph, zoo_graph
 from meshwright.simulator.training import TrainingPlan, simulate_training
 
 BATCH = ["--global-batch", "8", "--microbatches", "4"]
@@ -155,8 +155,9 @@ def test_run_prints_real_against_simulated(tmp_path: Path, said: Any) -> None:
 
 def test_graph_shows_and_writes(tmp_path: Path, said: Any) -> None:
     rows = json.loads(said("graph", "--json"))
-    assert [row["model"] for row in rows] == list(ZOO)
-    assert len(said("graph").splitlines()) == 1 + len(ZOO)
+    listed = [*ZOO, *INFERENCE]
+    assert [row["model"] for row in rows] == listed
+    assert len(said("graph").splitlines()) == 1 + len(listed)
     path = tmp_path / "g.json"
     out = said("graph", "tiny-moe", "--batch", "4", "--operators", "--out", path)
     graph = zoo_graph("tiny-moe", batch=4)

@@ -111,7 +111,7 @@ def test_names_and_sizes_need_no_torch() -> None:
         "except ModuleNotFoundError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "network 'dcgan': needs torch; pip install 'meshwright[torch]'"
+    assert done.stdout.strip() == "network 'dcgan': needs torch; pip install -e '.[torch]' in Meshwright's folder"
 
 
 def test_every_network_says_what_it_is() -> None:

@@ -95,13 +95,13 @@ MUTANTS = (
         (
             (
                 "simulator/sharing/compiled/loop.py",
-                "give(s, given, now + w.lease if preempts else np.inf)",
-                "give(s, given, now + w.lease + w.container if preempts else np.inf)",
+                "give(s, given, _lease_end(w, now) if preempts else np.inf)",
+                "give(s, given, _lease_end(w, now) + w.container if preempts else np.inf)",
             ),
             (
                 "simulator/sharing/reference/engine.py",
-                "self.world.lease_s)\n        over = ",
-                "self.world.lease_s + self.world.container_s)\n        over = ",
+                "self.world.lease_end_s(self.env.now))\n        over = ",
+                "self.world.lease_end_s(self.env.now) + self.world.container_s)\n        over = ",
             ),
         ),
         ("tests/simulator/sharing/test_closed_forms.py",),

@@ -104,7 +104,9 @@ def test_shipped_graphs_need_no_torch() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
     assert lines[0] == str([len(zoo_graph(name).operators) for name in INFERENCE])
-    assert lines[1:] == ["network 'bert-base-layers2': needs torch; pip install 'meshwright[torch]'"] * 2
+    assert (
+        lines[1:] == ["network 'bert-base-layers2': needs torch; pip install -e '.[torch]' in Meshwright's folder"] * 2
+    )
 
 
 @pytest.mark.parametrize(

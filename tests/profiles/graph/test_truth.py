@@ -74,7 +74,7 @@ def test_a_wrong_handler_is_found_and_named(fault: Any, large: bool, monkeypatch
 def test_wrong_wiring_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """What no single call shows."""
 
-    def swapped(operators: Any, constants: Any) -> Any:
+    def swapped(operators: Any, constants: Any, inference: bool) -> Any:
         made = list(operators)
         i = next(i for i, op in enumerate(made) if op.kind == "contraction")
         made[i] = replace(made[i], attributes={**made[i].attributes, "scale": 0.5})

@@ -106,6 +106,7 @@ def test_nobody_else_defines_it() -> None:
     assert names == {
         "simulator/metrics.py", "simulator/serving/result.py", "simulator/llm/result/columns.py",
         "simulator/llm/plan/result.py", "simulator/sharing/result/columns.py",
+        "worlds/inference/result.py",  # of its metrics
         "simulator/training/result/iteration.py",  # samples per second: an iteration has no limit to meet
         # The share of time that was work, as those who train on machines that fail say it (Daly 2006).
         "simulator/training/goodput/closed_form.py", "simulator/training/goodput/result.py",

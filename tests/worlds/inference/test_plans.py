@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from inference_tables import written
+from hand_costs import written
 from meshwright.cli import run
 from meshwright.errors import InputError
 from meshwright.worlds import faces, open_world

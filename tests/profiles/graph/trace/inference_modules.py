@@ -116,9 +116,9 @@ def _partly(module: nn.Sequential) -> nn.Module:
 
 REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], str]] = {
     "training": (lambda: nn.Sequential(nn.Linear(6, 6), nn.Dropout()).train(), ROWS,
-                 "module '(root)' is in training mode; call eval() before"),
+                 "module '(root)' is in training mode; call module.eval() before"),
     "a part in training": (lambda: _partly(nn.Sequential(nn.Linear(6, 6), nn.Dropout()).eval()), ROWS,
-                           "module '1' is in training mode; call eval() before"),
+                           "module '1' is in training mode; call module.eval() before"),
     "an input": (lambda: Calls(lambda x: (x.relu(), x)), ROWS, "result 1 is an input or a parameter as it is"),
     "an input seen otherwise": (lambda: Calls(lambda x: x.contiguous()), ROWS, "is an input or a parameter as it is"),
     "no tensor": (lambda: Calls(lambda x: (x.relu(), 3)), ROWS, "result 1: expected a tensor (got 3)"),
