@@ -26,7 +26,7 @@ CALLS = {
 }
 """Verb -> right calls that take next to nothing. An option of the call is replaced by the one that is tried."""
 
-SLOW = {"profile plan", "study", "trace generate"}
+SLOW = {"study", "trace generate"}
 """Of many options or calls: half a minute of CPU each."""
 
 ELSEWHERE = {"trace fetch", "regress", "reproduce", "demo"}
