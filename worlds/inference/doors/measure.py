@@ -10,6 +10,7 @@ import pandas as pd
 
 from ....errors import InputError
 from ....profiles import ModelProfile, ParallelConfig, ProfileSet, Provenance, save
+from ....profiles.backends.costs import CostTable
 from ....profiles.backends.document import save_costs
 from ....runtime.backends.registry import backends
 from ....runtime.collage.placed import Compiler, Placed, Unit
@@ -72,10 +73,8 @@ def _costs(asked: Asked) -> Answer:
     return Answer("\n".join(text), document, found, written=written)
 
 
-def _ms(found: object, backend: str, nodes: tuple[str, ...]) -> float:
-    from ....profiles.backends.costs import CostTable
-
-    costs = cast(CostTable, found)
+def _ms(costs: CostTable, backend: str, nodes: tuple[str, ...]) -> float:
+    """What a group takes, its context included."""
     return costs.backends[backend].context_ms + next(
         m.cost_ms for m in costs.matches if m.backend == backend and m.nodes == nodes
     )

@@ -34,7 +34,7 @@ def decided(asked: Asked) -> Answer:
     """Plan with every planner that is named, then time what they chose beside each single backend, in turn.
 
     The answer's plan is the fastest placement as measured; where a single backend was faster, that backend alone. With
-    `again` off, or costs from a file without torch, it is the fastest as predicted.
+    `again` off it is the fastest as predicted.
 
     Raises
     ------
