@@ -116,11 +116,12 @@ def _openvino(part: Any, given: Sequence[Any]) -> Files:
     import openvino  # pyright: ignore[reportMissingImports]
     import torch
 
+    from ...backends.open_vino import converted
+
     with torch.inference_mode(False), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         example = tuple(one.clone().contiguous() for one in given)
-        model = openvino.convert_model(part.eval(), example_input=example)
-        model.reshape({k: list(one.shape) for k, one in enumerate(example)})
+        model = converted(part, example)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "unit.xml"
         openvino.save_model(model, path, compress_to_fp16=False)
