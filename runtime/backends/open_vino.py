@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import warnings
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from ...errors import install_hint
@@ -87,33 +85,3 @@ def converted(module: Any, example: Sequence[Any]) -> Any:
     model = frontend.convert(frontend.load(TorchScriptPythonDecoder(module.eval(), example_input=tuple(example))))
     model.reshape({k: list(one.shape) for k, one in enumerate(example)})
     return model
-
-
-def converted(subgraph: Any, example: Sequence[Any]) -> Any:
-    """A subgraph as a model of OpenVINO, of the example's shapes."""
-    import openvino
-    import torch
-
-    with torch.inference_mode(False), torch.no_grad(), warnings.catch_warnings(), _unreported():
-        warnings.simplefilter("ignore")
-        given = tuple(one.clone().contiguous() for one in example)
-        model = openvino.convert_model(subgraph.eval(), example_input=given)
-        model.reshape({k: list(one.shape) for k, one in enumerate(given)})
-    return model
-
-
-@contextmanager
-def _unreported() -> Generator[None, None, None]:
-    """The converter tells its makers over the network what it converts, unless it runs in CI; it is told so.
-
-    That also takes three quarters of the conversion's CPU time (0.2 s instead of 0.05 for a convolution, seen here).
-    """
-    before = os.environ.get("CI")
-    os.environ["CI"] = "true"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["CI"]
-        else:
-            os.environ["CI"] = before
