@@ -14,7 +14,7 @@ from ...errors import InputError
 from ...files import readable, taking_turns, write_text
 from .costs import CostTable
 
-__all__ = ["Kept", "costs_document", "load_costs", "load_kept", "merge_kept", "read_costs", "save_costs"]
+__all__ = ["Kept", "costs_document", "load_costs", "load_kept", "made", "merge_kept", "read_costs", "save_costs"]
 
 COSTS = "meshwright-backend-costs"
 KEPT = "meshwright-kept-costs"
@@ -65,7 +65,7 @@ def load_costs(path: str | Path) -> CostTable:
     InputError
         If it is no table, of another version, or damaged; one line that names the file and what is wrong.
     """
-    return _made(CostTable, _document(path, COSTS, REMEDY), str(path), REMEDY)
+    return made(CostTable, _document(path, COSTS, REMEDY), str(path), REMEDY)
 
 
 def read_costs(document: Any, where: str) -> CostTable:
@@ -76,7 +76,7 @@ def read_costs(document: Any, where: str) -> CostTable:
     InputError
         As `load_costs`.
     """
-    return _made(CostTable, _checked(document, where, COSTS, REMEDY), where, REMEDY)
+    return made(CostTable, _checked(document, where, COSTS, REMEDY), where, REMEDY)
 
 
 def load_kept(path: str | Path) -> dict[str, Kept]:
@@ -92,7 +92,7 @@ def load_kept(path: str | Path) -> dict[str, Kept]:
     entries = _document(path, KEPT, "delete it, and costs are measured anew").get("entries")
     if not isinstance(entries, dict):
         raise InputError(f"{path}: damaged: entries: expected an object; delete it, and costs are measured anew")
-    return {key: _made(Kept, entry, f"{path}: {key[:12]}", "delete the file") for key, entry in entries.items()}
+    return {key: made(Kept, entry, f"{path}: {key[:12]}", "delete the file") for key, entry in entries.items()}
 
 
 def merge_kept(path: str | Path, new: Mapping[str, Kept]) -> None:
@@ -121,7 +121,14 @@ def _checked(found: Any, where: str, form: str, remedy: str) -> dict[str, Any]:
     return found
 
 
-def _made(kind: type[T], document: object, where: str, remedy: str) -> T:
+def made(kind: type[T], document: object, where: str, remedy: str) -> T:
+    """A record of a dataclass from what JSON has of it; keys that the class does not have are passed over.
+
+    Raises
+    ------
+    InputError
+        If a part is missing or of another type; one line that names `where`, the part, and the remedy.
+    """
     try:
         return _read(kind, document, "")
     except (TypeError, ValueError, KeyError, RecursionError) as error:
