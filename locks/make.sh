@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes the locks anew from pyproject.toml and constraints.txt. Needs uv; PACKAGES=name==version … to raise single pins.
+# Makes the locks from pyproject.toml and constraints.txt. Needs uv. Versions that still fit stay; RAISE='name …' takes the
+# newest of some packages that constraints.txt does not pin.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 uv=${UV:-uv}
@@ -10,8 +11,10 @@ echo 'torch ; python_version < "3"' > "$scratch/override.txt"
 printf '%s\n' filelock fsspec jinja2 networkx setuptools sympy typing-extensions > "$scratch/torch.in"
 grep -v '^torch==' constraints.txt > "$scratch/constraints.txt"
 lock() { # file, extras
-  local extras=()
+  local extras=() extra package
   for extra in "${@:2}"; do extras+=(--extra "$extra"); done
+  for package in ${RAISE:-}; do extras+=(--upgrade-package "$package"); done
+  cp "locks/$1" "$scratch/lock"
   "$uv" pip compile --quiet pyproject.toml "$scratch/torch.in" "${extras[@]}" --universal --python-version 3.11 \
     --generate-hashes -c "$scratch/constraints.txt" --override "$scratch/override.txt" --no-annotate --no-header \
     --no-emit-index-url --no-emit-find-links --allow-unsafe -o "$scratch/lock" > /dev/null

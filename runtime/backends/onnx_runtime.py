@@ -39,14 +39,14 @@ class OnnxRuntime(Backend):
 
     def version(self) -> str:
         """Of ONNX Runtime and of torch, whose exporter makes the graph."""
-        import onnxruntime  # pyright: ignore[reportMissingImports]
+        import onnxruntime
         import torch
 
         return f"{onnxruntime.__version__} torch {torch.__version__}"
 
     def compile(self, subgraph: Any, example: Sequence[Any]) -> Compiled:
         """A session, and a function that binds tensors to it."""
-        import onnxruntime  # pyright: ignore[reportMissingImports]
+        import onnxruntime
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -63,11 +63,6 @@ class OnnxRuntimeDynamo(OnnxRuntime):
     name = "onnxruntime-dynamo"
     dynamo = True
     needs = ("onnxruntime", "onnx", "onnxscript")
-
-    def available(self) -> str:
-        """Which package is missing; onnxscript is in no extra of ours."""
-        missing = super().available()
-        return "onnxscript is not installed: pip install onnxscript" if missing.startswith("onnxscript") else missing
 
 
 def exported(subgraph: Any, example: Sequence[Any], dynamo: bool) -> bytes:
