@@ -82,6 +82,7 @@ def converted(module: Any, example: Sequence[Any]) -> Any:
     )
 
     frontend = FrontEndManager().load_by_framework("pytorch")
-    model = frontend.convert(frontend.load(TorchScriptPythonDecoder(module.eval(), example_input=tuple(example))))
+    decoder = TorchScriptPythonDecoder(module.eval(), example_input=tuple(example))  # alive until all is converted
+    model = frontend.convert(frontend.load(decoder))
     model.reshape({k: list(one.shape) for k, one in enumerate(example)})
     return model
