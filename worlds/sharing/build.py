@@ -92,7 +92,7 @@ def world_of(case: SharingCase, apps: Sequence[App]) -> SharingWorld:
         case.estimates, tuple(MachineFailure(f.machine, f.at, f.repair) for f in case.failures.machines),
         tuple(AppFailure(numbers[f.app], f.at) for f in case.failures.apps), containers=case.overheads.containers,
         beliefs=Beliefs(case.beliefs.slowdown, least=case.beliefs.least, spread=case.beliefs.spread, seed=case.seed),
-        **ending,
+        lease_ends=case.lease_ends, **ending,
     )  # fmt: skip
 
 

@@ -327,6 +327,9 @@ class SharingCase(Case):
         default=None, description="apps, drawn or from a trace"
     )
     lease: SomeSeconds = Field(default=600.0, description="seconds that a grant binds a policy that preempts")
+    lease_ends: Literal["apart", "together"] = Field(
+        default="apart", description="so long after each grant; or at multiples of the lease, all GPUs in one round"
+    )
     overheads: Annotated[OverheadsCase, CIRCUMSTANCE] = OverheadsCase()
     estimates: Literal["fluid", "slowest"] = Field(
         default="fluid",

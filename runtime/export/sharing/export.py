@@ -106,7 +106,8 @@ def export_sharing(
         files = plugin(world, policy)
         files["README.md"] = File(_plugin_readme(policy.name))
     else:
-        fit = fit_of(to, policy.name, policy.preempts, world.lease_s)
+        together = world.lease_ends == "together"
+        fit = fit_of(to, policy.name, policy.preempts, world.lease_s, together=together)
         files = kueue(world, fit, namespace, held) if to == "kueue" else slurm(world, fit, policy.preempts, held)
         if fit.kept == "no":
             files |= {f"plugin/{name}": file for name, file in plugin(world, policy).items()}

@@ -65,7 +65,7 @@ LEASES = {
 }
 
 
-def fit_of(target: str, policy: str, preempts: bool, lease_s: float) -> Fit:
+def fit_of(target: str, policy: str, preempts: bool, lease_s: float, *, together: bool = False) -> Fit:
     """What `target` keeps of a policy.
 
     Parameters
@@ -78,11 +78,15 @@ def fit_of(target: str, policy: str, preempts: bool, lease_s: float) -> Fit:
         Whether it leases GPUs.
     lease_s : float
         For how long, seconds.
+    together : bool
+        Whether all leases end at once.
     """
     system = target.capitalize()
     said = list(COMMON[target])
     if preempts:
         said.insert(0, LEASES[target].format(lease=lease_s))
+        if together:
+            said.insert(1, f"Leases of different apps do not end together on {system}.")
     if policy in ORDERS:
         order = ORDERS[policy]
         if order == "share" and target == "slurm":

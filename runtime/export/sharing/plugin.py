@@ -40,7 +40,8 @@ def plugin(world: SharingWorld, policy: Policy) -> dict[str, File]:
         for number, m in enumerate(world.cluster.machines)
     ]
     about = {
-        "policy": policy.name, "options": options, "lease_s": world.lease_s, "machines": machines, "port": PORT,
+        "policy": policy.name, "options": options, "lease_s": world.lease_s, "lease_ends": world.lease_ends,
+        "machines": machines, "port": PORT,
     }  # fmt: skip
     configuration = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",

@@ -67,7 +67,8 @@ class Extender:
             raise InputError(f"extender: two machines are node {twice[0]!r}; give each a name of its own")
         self.cluster = SharedCluster(tuple(Machine(m.slots, m.gpus_per_slot, m.rack) for m in task.machines))
         self.policy = task.choice.make()
-        self.ledger = Ledger(SharingWorld(self.cluster, (), lease_s=task.lease_s), self.policy)
+        world = SharingWorld(self.cluster, (), lease_s=task.lease_s, lease_ends=task.lease_ends)
+        self.ledger = Ledger(world, self.policy)
         self.numbers: dict[str, int] = {}  # apps in the cluster; numbers are not used again
         self.pods: dict[str, PodUse] = {}
 

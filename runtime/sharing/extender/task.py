@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....reprs import Shown
+from ....simulator.sharing.world import LeaseEnds
 from ..choice import PolicyChoice
 
 __all__ = ["ExtenderTask"]
@@ -34,6 +35,8 @@ class ExtenderTask(Shown):
         The nodes: names, slots, GPUs per slot, racks.
     port : int
         Port on which kube-scheduler asks.
+    lease_ends : {"apart", "together"}
+        When leases are over, see `SharingWorld`.
     """
 
     policy: str
@@ -41,6 +44,7 @@ class ExtenderTask(Shown):
     lease_s: float
     machines: tuple[_Node, ...]
     port: int = 8888
+    lease_ends: LeaseEnds = "apart"
 
     @property
     def choice(self) -> PolicyChoice:

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,8 @@ WORLD = SharingWorld(CLUSTER, (App.single("x", 0.0, 4000.0, gpus=4),), lease_s=1
 NODES = ["machine-0", "machine-1", "machine-2"]
 
 
-def task(folder: Path, policy: Policy) -> ExtenderTask:
-    export_sharing(WORLD, policy, "scheduler-plugin", folder)
+def task(folder: Path, policy: Policy, world: SharingWorld = WORLD) -> ExtenderTask:
+    export_sharing(world, policy, "scheduler-plugin", folder)
     return from_document(ExtenderTask, read_document(folder / "arbiter.json"), "arbiter.json")
 
 
@@ -87,6 +88,13 @@ def test_a_lease_that_is_over_goes_to_who_had_least_and_names_the_pods_that_must
     view = extender.ledger.view(1)
     assert view.contention == 2.0
     assert view.now_s == 101.0
+
+
+def test_leases_that_end_together_end_at_multiples(tmp_path: Path) -> None:
+    together = replace(WORLD, lease_ends="together")
+    extender = Extender(task(tmp_path, baseline("tiresias"), together))
+    extender.register(app("x", 10), 30.0)
+    assert extender.standing("x")["until_s"] == 100.0
 
 
 def test_what_an_app_cannot_use_goes_back_at_once(tmp_path: Path) -> None:

@@ -37,9 +37,10 @@ def say_world(loaded: Shared, policies: Sequence[str]) -> str:
     world = loaded.world
     jobs = sum(len(app.jobs) for app in world.apps)
     failures = len(world.machine_failures) + len(world.app_failures)
+    together = " (all end together)" if world.lease_ends == "together" else ""
     said = [
-        f"{loaded.name}: {world.cluster}", f"{len(world.apps)} apps of {jobs} jobs", f"lease {world.lease_s:g} s",
-        f"changes cost {world.checkpoint_s:g} + {world.container_s:g} s",
+        f"{loaded.name}: {world.cluster}", f"{len(world.apps)} apps of {jobs} jobs",
+        f"lease {world.lease_s:g} s{together}", f"changes cost {world.checkpoint_s:g} + {world.container_s:g} s",
     ]  # fmt: skip
     if failures:
         said.append(f"{failures} failures")
@@ -121,6 +122,7 @@ def document(loaded: Shared, results: Mapping[str, SharingResult]) -> dict[str, 
         "gpus": world.cluster.n_gpus,
         "apps": len(world.apps),
         "lease_s": world.lease_s,
+        "lease_ends": world.lease_ends,
         "seed": loaded.case.seed,
         "log": None if loaded.log is None else str(loaded.log),
         "policies": [
