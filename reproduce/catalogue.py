@@ -47,6 +47,7 @@ PAPERS: Mapping[str, Paper] = MappingProxyType(
         "graphpipe": Paper("GraphPipe (thesis, ch. 3)", 3, only_thesis=True),
         "cache_parallel": Paper("Cache Parallelism (thesis, ch. 4)", 4, only_thesis=True),
         "themis": Paper("Themis (NSDI '20)"),
+        "collage": Paper("Collage (PACT '22)", 2, only_thesis=True),
     }
 )
 """Folder -> paper. Each thesis numbers figure n of a paper that is its chapter c as c.n. The captions of both texts
@@ -218,6 +219,12 @@ _ALL = (
     Figure("themis", "table", 4, "models of the traces", "seconds"),
     Figure("themis", "table", 5, "a short and a long app", "minutes"),
     Figure("themis", "note", 3, "slowdowns known, assumed or learned", "minutes"),
+    Figure("collage", "fig", 7, "five networks on every framework and on Collage", "hours"),
+    Figure("collage", "fig", 8, "ResNeXt50 at several batch sizes", "hours"),
+    Figure("collage", "fig", 9, "what planning takes at the op level", "minutes"),
+    Figure("collage", "fig", 10, "what the graph level gains over the op level, over time", "hours"),
+    Figure("collage", "fig", 11, "throughput as backends are added one by one", "minutes"),
+    Figure("collage", "fig", 12, "backends of the operators of BERT and ResNeXt50", "hours"),
 )
 
 FIGURES: Mapping[str, Figure] = MappingProxyType({figure.name: figure for figure in _ALL})
