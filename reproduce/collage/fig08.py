@@ -74,7 +74,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
         grouped(frame, ax, batches, colours, value="normalised", labels=batches)
         ax.axhline(1.0, color=COLOURS[COLLAGE], linewidth=0.8, linestyle=":")
         ax.set(ylabel="throughput over Collage's", xlabel="batch size", title=TITLES[SWEPT])
-        signed(figure, ax, campaign, columns=4)
+        signed(figure, ax, campaign, fast, columns=4)
         session.figure(figure)
     more = "the thesis does not name its batch sizes in the text; at batches above 1 Collage places on fewer backends"
     return session.finish(judged(campaign), [*notes(campaign, fast), more])

@@ -86,7 +86,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
             ax.set_ylabel("CPU seconds")
         left.set_title("from scratch")
         right.set_title("once costs are kept")
-        signed(figure, left, campaign, columns=2)
+        signed(figure, left, campaign, fast, columns=2)
         session.figure(figure)
     backends = ", ".join(campaign.plannings[0].backends) if campaign.plannings else ""
     more = [

@@ -117,7 +117,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
         ax.set(
             xlabel="seconds of search (grey: the thesis' gain on BERT and DCGAN)", ylabel="speedup over the op level"
         )
-        signed(figure, ax, campaign, columns=2)
+        signed(figure, ax, campaign, fast, columns=2)
         session.figure(figure)
     more = [
         "the graph library is the one that is fastest on the whole network by its measured cost; each try is timed "

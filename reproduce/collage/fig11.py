@@ -107,7 +107,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
         colours = {_label(first, k): COLOURS[name] for k, name in enumerate(first.added)}
         grouped(frame, ax, list(found), colours, value="normalised", labels=[TITLES[name] for name in found])
         ax.set(ylabel="throughput over that with all")
-        signed(figure, ax, campaign, columns=3)
+        signed(figure, ax, campaign, fast, columns=3)
         session.figure(figure)
     more = (
         "op-level placements, a whole network on one library among the groups, as they are planned: nothing falls back "

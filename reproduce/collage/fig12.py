@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from ..claims import Claim, Expectation, at_least, between
 from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
-from ..style import GREY, canvas
+from ..style import canvas
 from .campaign.parts import Part
 from .campaign.records import Campaign, Unit
+from .picture import origin
 from .shown import notes, of_figure
 from .systems import BACKENDS, COLOURS, GRAPH_LIBRARIES, TITLES
 
@@ -127,7 +128,12 @@ def draw(units: Sequence[Unit], ax: Axes, title: str) -> None:
             left = stop
         at = end
     ms = sum(unit.cost_ms for unit in units)
-    ax.set(yticks=[], xlim=(0, width), title=f"{title}: {len(units)} groups of {total} operators, costs {ms:.4g} ms")
+    ax.set(
+        yticks=[],
+        xticks=[],
+        xlim=(0, width),
+        title=f"{title}: {len(units)} groups of {total} operators, costs {ms:.4g} ms",
+    )
     ax.grid(visible=False)
 
 
@@ -146,7 +152,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
         used = [name for name in BACKENDS if any(unit.backend == name for units in found.values() for unit in units)]
         patches = [Patch(color=COLOURS[name], label=name) for name in used]
         figure.legend(handles=patches, loc="outside upper center", ncols=len(used), fontsize=7.5)
-        figure.supxlabel(campaign.made.said, fontsize=6.5, color=GREY)
+        origin(figure, campaign, fast)
         session.figure(figure)
     more = "the placement is the op level's; where Collage's plan falls back to one backend, all operators are its own"
     return session.finish(judged(found), [*notes(campaign, fast), more])

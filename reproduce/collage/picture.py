@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["grouped", "signed"]
+__all__ = ["grouped", "origin", "signed"]
 
 WIDTH = 0.84
 """Of a group of bars, of the distance between two groups."""
@@ -53,7 +53,12 @@ def grouped(
     return ax
 
 
-def signed(figure: Figure, ax: Axes, campaign: Campaign, *, columns: int) -> None:
+def signed(figure: Figure, ax: Axes, campaign: Campaign, fast: bool, *, columns: int) -> None:
     """A legend above, and below where the numbers are from."""
     outside_legend(figure, ax, ncols=columns, fontsize=7.5)
-    figure.supxlabel(campaign.made.said, fontsize=6.5, color=GREY)
+    origin(figure, campaign, fast)
+
+
+def origin(figure: Figure, campaign: Campaign, fast: bool) -> None:
+    """Where the numbers are from, below the picture; the fast version reads what was measured elsewhere."""
+    figure.supxlabel(campaign.made.said + ", not on this machine" * fast, fontsize=6.5, color=GREY)

@@ -22,6 +22,8 @@ from .timing import Placed, Watch, same_again, timed
 __all__ = ["contest", "one_by_one", "planning"]
 
 CONTROL = "control"
+CHOOSING = 7
+"""Least rounds in which the plan is chosen."""
 FOUND, COVER, ALONE = "Collage, graph level", "Collage, whole networks among the groups", "alone: "
 Tell = Callable[[str], None]
 
@@ -48,7 +50,7 @@ def contest(
     candidates: dict[str, Placed] = {OP_LEVEL: start, FOUND: best, COVER: cover}
     candidates |= {f"{ALONE}{name}": one.groups for name, one in singles(costs).items()}
     first = same_again(candidates)
-    before = timed(captured, backends, {n: candidates[n] for n in set(first.values())}, costs, watch.rounds)
+    before = timed(captured, backends, {n: candidates[n] for n in dict.fromkeys(first.values())}, costs, CHOOSING)
     running = [way for way in before if way.ms]
     chosen = min(running, key=lambda way: way.median).name
     tell("the contest: frameworks and placements by turns")

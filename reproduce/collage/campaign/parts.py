@@ -53,8 +53,8 @@ class Part:
 def every_part(networks: Sequence[str] = ALL_NETWORKS, batches: Sequence[int] = BATCHES) -> tuple[Part, ...]:
     """All parts, the quickest network first and our own ones last."""
     thesis = sorted((name for name in networks if name in NETWORKS), key=lambda name: name != "dcgan")
-    parts = [Part(kind, name) for name in thesis for kind in ("contest", "steps")]
-    parts += [Part("planning", name) for name in thesis]
+    kinds: tuple[Kind, ...] = ("contest", "steps", "planning")
+    parts = [Part(kind, name) for kind in kinds for name in thesis]
     if SWEPT in networks:
         parts += [Part("contest", SWEPT, batch) for batch in batches if batch > 1]
     return (*parts, *(Part("contest", name) for name in networks if name not in NETWORKS))
@@ -107,6 +107,8 @@ def _with(campaign: Campaign, part: Part, kept: Path, watch: Watch, tell: Tell) 
         found = one_by_one(part.model, _there(STEPS), kept, watch, tell)
         return replace(campaign, steps=(*campaign.steps, found))
     names, how = _there(BACKENDS), None
+    if part.model not in NETWORKS:
+        watch = Watch(watch.rounds, 0.0)  # the thesis searches no others
     if part.batch > 1:
         names, how = _there(SWEPT_BACKENDS), MeasureOptions(least_rounds=5, most_rounds=SWEPT_ROUNDS)
         watch = Watch(SWEPT_ROUNDS, 0.0)

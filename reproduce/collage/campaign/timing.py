@@ -14,8 +14,8 @@ __all__ = ["Placed", "Watch", "costed", "options", "same_again", "timed"]
 Placed = tuple[tuple[str, tuple[str, ...]], ...]
 """Groups: a backend and its operators each."""
 
-SPREAD = 0.02
-"""Medians of a contest are known this well, or twice the least rounds are done."""
+SPREAD, MORE = 0.03, 6
+"""Medians of a contest are known this well, or so many rounds more than the least ones are done."""
 LIMIT_S = 900.0
 """Inductor compiles a whole network within it."""
 
@@ -25,12 +25,12 @@ class Watch:
     """Least rounds of a contest, and seconds of a search: what a campaign was asked for."""
 
     rounds: int = 15
-    search_s: float = 240.0
+    search_s: float = 120.0
 
 
 def options(rounds: int) -> MeasureOptions:
     """How a contest is timed."""
-    return MeasureOptions(least_rounds=rounds, most_rounds=2 * rounds, spread=SPREAD, limit_s=LIMIT_S)
+    return MeasureOptions(least_rounds=rounds, most_rounds=rounds + MORE, spread=SPREAD, limit_s=LIMIT_S)
 
 
 def timed(
