@@ -12,7 +12,7 @@ import numpy as np
 
 from ....jit import kernel
 
-__all__ = ["fewest_devices", "fewest_stages", "shortest_sum"]
+__all__ = ["fewest_devices", "fewest_stages", "shortest_sums"]
 
 FAR = np.int64(1) << 40  # more devices than any cluster has; a sum of two still fits 64 bits
 
@@ -91,20 +91,23 @@ def fewest_stages(threshold, low, start, seconds, held, degrees, n_devices, most
 
 
 @kernel
-def shortest_sum(threshold, low, start, seconds, held, degrees, n_devices, stages, microbatches):
-    """Of all pipelines of `stages` stages that keep the threshold, the one with the least sum of stage times.
+def shortest_sums(threshold, low, start, seconds, held, degrees, n_devices, most_stages, microbatches):
+    """For each number of stages up to `most_stages`, the pipeline that keeps the threshold with the least sum of times.
 
     Returns
     -------
-    pairs, chosen : ndarray of int64
-        Pair and index of the degree of each stage, first stage first.
+    pairs, chosen : ndarray of int64, shape (most_stages + 1, most_stages)
+        [s]: pair and index of the degree of each of s stages, first stage first; −1 behind them, and where there is no
+        such pipeline.
     """
     n_states, n_degrees = len(start) - 1, len(degrees)
     before = np.full((n_states, n_devices + 1), np.inf)
     before[0] = 0.0
-    pair = np.full((stages + 1, n_states, n_devices + 1), -1, np.int32)
-    degree = np.zeros((stages + 1, n_states, n_devices + 1), np.int8)
-    for s in range(1, stages + 1):
+    pair = np.full((most_stages + 1, n_states, n_devices + 1), -1, np.int32)
+    degree = np.zeros((most_stages + 1, n_states, n_devices + 1), np.int8)
+    pairs = np.full((most_stages + 1, most_stages), np.int64(-1))
+    chosen = np.full((most_stages + 1, most_stages), np.int64(-1))
+    for s in range(1, most_stages + 1):
         need = min(s, microbatches)
         now = np.full((n_states, n_devices + 1), np.inf)
         for high in range(1, n_states):
@@ -125,11 +128,11 @@ def shortest_sum(threshold, low, start, seconds, held, degrees, n_devices, stage
                             pair[s, high, m] = p
                             degree[s, high, m] = k
         before = now
-    pairs, chosen = np.empty(stages, np.int64), np.empty(stages, np.int64)
-    state, m = n_states - 1, n_devices
-    for s in range(stages, 0, -1):
-        at = stages - s
-        pairs[at], chosen[at] = pair[s, state, m], degree[s, state, m]
-        m -= degrees[chosen[at]]
-        state = low[pairs[at]]
+        if before[n_states - 1, n_devices] == np.inf:
+            continue
+        state, m = n_states - 1, n_devices
+        for at in range(s):
+            pairs[s, at], chosen[s, at] = pair[s - at, state, m], degree[s - at, state, m]
+            m -= degrees[chosen[s, at]]
+            state = low[pairs[s, at]]
     return pairs, chosen

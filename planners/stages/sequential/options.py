@@ -40,6 +40,9 @@ class SequentialOptions(Shown):
         as FlexFlow does (`footprint.tensor_table`).
     overlap : bool
         Whether transfers overlap with computation.
+    ties : int
+        Among pipelines with the least bottleneck, so many numbers of stages are tried, from the fewest on, and the one
+        whose simulated iteration is the shortest is taken. 1: the fewest stages, before anything is simulated.
     max_states : int
         For Piper: the most downsets that are searched; the default takes seconds. A graph with more is refused with a
         `LimitError`. The authors' program stops at 40,000.
@@ -57,6 +60,7 @@ class SequentialOptions(Shown):
     optimizer: Literal["adam", "sgd", "momentum", "adafactor"] = "adam"
     footprint: Footprint = "saved"
     overlap: bool = False
+    ties: int = 1
     max_states: int = 200_000
 
     def __post_init__(self) -> None:
@@ -69,6 +73,8 @@ class SequentialOptions(Shown):
                 raise InputError(f"{name}: expected one of {', '.join(known)} (got {getattr(self, name)!r})")
         if not 0 < self.memory_fraction <= 1:
             raise InputError(f"memory_fraction: expected a number above 0, at most 1 (got {self.memory_fraction!r})")
+        if self.ties < 1:
+            raise InputError(f"ties: expected at least 1 (got {self.ties!r})")
         if self.max_states < 2:
             raise InputError(f"max_states: expected at least 2 (got {self.max_states!r})")
         for name in ("microbatches", "devices"):

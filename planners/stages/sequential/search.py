@@ -28,10 +28,10 @@ from ....simulator.training.simulate import simulate_training
 from ..costs import SetCosts, StageCosts, stage_mesh
 from ..plan import ChosenStage, stage_plan
 from ..units import group_operators
-from .kernel import fewest_devices, fewest_stages, shortest_sum
+from .kernel import fewest_devices, fewest_stages, shortest_sums
 from .options import SequentialOptions
 
-__all__ = ["Stages", "least_bottleneck", "plan_sequential"]
+__all__ = ["Stages", "least_bottleneck", "least_bottlenecks", "plan_sequential"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -76,10 +76,20 @@ class Found:
 def least_bottleneck(
     costs: StageCosts, stages: Stages, microbatch: int, memory_bytes: float, n_devices: int, known_s: float = np.inf
 ) -> Found | None:
-    """The pipeline with the least bottleneck for one microbatch size.
+    """The first of `least_bottlenecks`: the one with the fewest stages."""
+    found = least_bottlenecks(costs, stages, microbatch, memory_bytes, n_devices, known_s)
+    return found[0] if found else None
 
-    Among pipelines with the same bottleneck it takes the fewest stages, and among those the least sum of stage times.
-    Both shorten the warm-up, which the bottleneck alone does not see.
+
+def least_bottlenecks(
+    costs: StageCosts, stages: Stages, microbatch: int, memory_bytes: float, n_devices: int, known_s: float = np.inf,
+    ties: int = 1,
+) -> tuple[Found, ...]:  # fmt: skip
+    """Pipelines with the least bottleneck for one microbatch size; none if nothing fits.
+
+    The first has the fewest stages, which hold the fewest samples, the others one stage more each. Among pipelines of
+    as many stages it is the one with the least sum of stage times. Both shorten the warm-up, which the bottleneck alone
+    does not see.
 
     Parameters
     ----------
@@ -95,11 +105,13 @@ def least_bottleneck(
         Number of devices; a plan may leave some idle.
     known_s : float
         A bottleneck that some pipeline of these stages is known to reach; slower stages are dropped. inf: none known.
+    ties : int
+        Numbers of stages that are tried, from the fewest on.
     """
     count = costs.global_batch // microbatch
     degrees: list[int] = [d for d in costs.devices if d <= n_devices and costs.column(microbatch, d) >= 0]
     if not degrees:
-        return None
+        return ()
     seconds = np.stack([costs.tps(stages.costs, microbatch, d) for d in degrees], axis=1)
     held = np.stack([_held(stages.costs, microbatch, d, memory_bytes) for d in degrees], axis=1)
     # The margin keeps the known pipeline itself, whose bottleneck was summed in another order.
@@ -121,19 +133,23 @@ def least_bottleneck(
     # The margin keeps a bottleneck that equals the bound, which was summed in another order.
     values = np.unique(seconds[usable & (seconds >= least * (1 - 1e-9))])
     if not values.size or not feasible(values[-1]):
-        return None
+        return ()
     first, last = 0, len(values) - 1
     while first < last:
         middle = (first + last) // 2
         first, last = (first, middle) if feasible(values[middle]) else (middle + 1, last)
     number = fewest_stages(values[last], *rest, *bounds)
-    found: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] = shortest_sum(values[last], *rest, number, count)
-    pairs, chosen = found
-    units, picks = stages.units(rows[pairs].tolist()), [int(k) for k in chosen]
-    return Found(
-        float(values[last]),
-        tuple(ChosenStage(u, degrees[k], microbatch) for u, k in zip(units, picks, strict=True)),
-    )
+    most = min(number + ties - 1, bounds[0])
+    pairs: Ints
+    chosen: Ints
+    pairs, chosen = shortest_sums(values[last], *rest, most, count)
+    found: list[Found] = []
+    for n in range(number, most + 1):
+        if pairs[n, 0] >= 0:
+            units, picks = stages.units(rows[pairs[n, :n]].tolist()), [int(k) for k in chosen[n, :n]]
+            made = tuple(ChosenStage(u, degrees[k], microbatch) for u, k in zip(units, picks, strict=True))
+            found.append(Found(float(values[last]), made))
+    return tuple(found)
 
 
 def plan_sequential(
@@ -176,20 +192,20 @@ def plan_sequential(
         overlap=options.overlap,
     ).held_as(options.footprint)  # fmt: skip
     memory = cluster.spec.memory_bytes * options.memory_fraction
+    record = {key: v if isinstance(v, (str, float, int)) else v and list(v) for key, v in asdict(options).items()}
     plans: list[TrainingPlan] = []
     evaluated = 0
     for b in priced.microbatches:
         stages, known = candidates(priced, b)
         evaluated += len(stages.low)
-        found = least_bottleneck(priced, stages, b, memory, cluster.n_devices, known)
-        if found is None:
-            continue
-        if progress is not None:
-            progress(f"{name}: microbatches of {b}: {len(found.stages)} stages, {found.bottleneck_s:.4g} s per sample")
-        record = {key: v if isinstance(v, (str, float, int)) else v and list(v) for key, v in asdict(options).items()}
-        entry = PlannerEntry(name=name, options=record | {"microbatch": b}, evaluations=0, seconds=0.0)
-        made = stage_plan(priced, found.stages, planner=entry, sequential=True, predicted={"tps": found.bottleneck_s})
-        plans.append(_timed(made, found))
+        for found in least_bottlenecks(priced, stages, b, memory, cluster.n_devices, known, options.ties):
+            if progress is not None:
+                said = f"{len(found.stages)} stages, {found.bottleneck_s:.4g} s per sample"
+                progress(f"{name}: microbatches of {b}: {said}")
+            entry = PlannerEntry(name=name, options=record | {"microbatch": b}, evaluations=0, seconds=0.0)
+            told = {"tps": found.bottleneck_s}
+            made = stage_plan(priced, found.stages, planner=entry, sequential=True, predicted=told)
+            plans.append(_timed(made, found))
     if not plans:
         raise InfeasibleError(_why(graph, cluster, priced, memory, name))
     # Of equally fast plans the first one tried: `min` keeps it.

@@ -11,7 +11,7 @@ from meshwright.planners.pipedream.planner import runs
 from meshwright.planners.piper import downsets as downsets_module
 from meshwright.planners.piper.downsets import count_downsets, downsets
 from meshwright.planners.piper.planner import differences, twins
-from meshwright.planners.stages.sequential.search import least_bottleneck
+from meshwright.planners.stages.sequential.search import least_bottleneck, least_bottlenecks
 from meshwright.profiles.graph import reordered, zoo_graph
 from meshwright.seeds import generator
 from meshwright.simulator.cluster import Cluster
@@ -92,6 +92,39 @@ def agrees(costs, found, expected, b, memory):
     assert len(found.stages) == expected[1]
     again = value(costs, [s.units for s in found.stages], [s.devices for s in found.stages], b, memory)
     assert again == pytest.approx((expected[0], expected[2]))
+
+
+def test_ties_are_pipelines_with_the_same_bottleneck_and_more_stages():
+    """Each is the least sum of its number of stages under the least bottleneck, by brute force."""
+    costs = priced("tiny-uno")
+    n_devices, b = 6, 4
+    several = 0
+    for memory in tight(costs, b):
+        found = least_bottlenecks(costs, runs(costs), b, memory, n_devices, ties=4)
+        expected = {}
+        for pipeline in chains(costs.n_units):
+            for degrees in itertools.product(costs.devices, repeat=len(pipeline)):
+                each = value(costs, pipeline, degrees, b, memory) if sum(degrees) <= n_devices else None
+                if each is not None and found and each[0] <= found[0].bottleneck_s * (1 + 1e-12):
+                    expected[len(pipeline)] = min(each[1], expected.get(len(pipeline), np.inf))
+        fewest = min(expected, default=0)
+        kept = {n: x for n, x in expected.items() if n < fewest + 4}
+        assert [len(f.stages) for f in found] == sorted(kept)
+        for f in found:
+            sums = value(costs, [s.units for s in f.stages], [s.devices for s in f.stages], b, memory)
+            assert sums == pytest.approx((found[0].bottleneck_s, kept[len(f.stages)]))
+        several += len(found) > 1
+    assert several
+
+
+def test_with_ties_the_simulated_iteration_is_no_longer():
+    options = {"microbatches": (4,), "devices": (1,)}
+    graph = zoo_graph("tiny-uno")
+    first, best = (pipedream(graph, CLUSTER, global_batch=16, options={**options, "ties": n}) for n in (1, 4))
+    assert best.predicted["seconds"] <= first.predicted["seconds"]
+    assert best.predicted["tps"] == first.predicted["tps"]
+    with pytest.raises(InputError, match="ties: expected at least 1"):
+        pipedream(graph, CLUSTER, global_batch=16, options={"ties": 0})
 
 
 @pytest.mark.parametrize("name", ["tiny-uno", "tiny-mmt"])
