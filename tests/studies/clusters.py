@@ -91,12 +91,16 @@ class RayCluster:
         import ray
 
         self.ray: Any = ray
-        environment = {"env_vars": {"PYTHONPATH": HERE}}
-        ray.init(
-            "local", num_cpus=self.cpus, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
-            runtime_env=environment,
-        )  # fmt: skip
+        self.path = os.environ.get("PYTHONPATH")
+        # Its processes inherit this. An environment of the job's own (`runtime_env`) would cost twice the processes:
+        # the workers that Ray starts ahead do not have it, so that each is started again.
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (HERE, self.path)))
+        ray.init("local", num_cpus=self.cpus, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
         return self
 
     def __exit__(self, *_: object) -> None:
         self.ray.shutdown()
+        if self.path is None:
+            os.environ.pop("PYTHONPATH", None)
+        else:
+            os.environ["PYTHONPATH"] = self.path
