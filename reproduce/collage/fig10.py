@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..claims import Claim, Expectation, at_least, at_most, between
@@ -40,7 +41,7 @@ EXPECTED = {
     ),
 }  # fmt: skip
 
-COLOURS = dict(zip(NETWORKS, (BLUE, ORANGE, GREEN, VERMILLION, PURPLE), strict=True))
+COLOURS: Mapping[str, str] = dict(zip(NETWORKS, (BLUE, ORANGE, GREEN, VERMILLION, PURPLE), strict=True))
 
 
 def searches(campaign: Campaign) -> dict[str, Search]:

@@ -17,7 +17,7 @@ from ....worlds.inference.solve import choose, singles
 from ..systems import COLLAGE, FRAMEWORKS, OP_LEVEL
 from .records import Contest, Planning, Profiled, Steps, Unit, Way
 from .searching import op_level, searched
-from .timing import Placed, Watch, same_again, timed
+from .timing import Placed, Watch, same_again, timed, usable
 
 __all__ = ["contest", "one_by_one", "planning"]
 
@@ -40,11 +40,11 @@ def contest(
     captured = captured_network(model, batch, Path())
     costs = profile(captured, backends, model=model, options=how, kept=kept, progress=tell)
     whole = costs.whole()
-    search, best = None, op_level(costs)[1]
+    start = op_level(costs)[1]
+    search, best = None, start
     if whole and watch.search_s:
         library = min(whole, key=lambda name: whole[name].cost_ms)
         search, best = searched(captured, costs, library, watch.search_s, tell)
-    start = op_level(costs)[1]
     cover = choose(_case(model, batch, backends, "collage-op"), costs).groups
     tell("choosing the plan: placements and single backends by turns")
     candidates: dict[str, Placed] = {OP_LEVEL: start, FOUND: best, COVER: cover}
@@ -55,7 +55,7 @@ def contest(
     chosen = min(running, key=lambda way: way.median).name
     tell("the contest: frameworks and placements by turns")
     every = tuple(node.id for node in captured.graph.nodes)
-    frameworks = _there(FRAMEWORKS)
+    frameworks = usable(FRAMEWORKS)
     ways: dict[str, Placed] = {name: ((name, every),) for name in frameworks}
     ways = {**ways, CONTROL: ways[next(iter(frameworks))], OP_LEVEL: start, FOUND: best, COLLAGE: candidates[chosen]}
     made = costs.provenance
@@ -108,14 +108,6 @@ def _case(model: str, batch: int, backends: Sequence[str], planner: str) -> Infe
     return InferenceCase.model_validate(
         {"model": model, "workload": {"batch": batch}, "backends": list(backends), "planner": {"name": planner}}
     )
-
-
-def _there(wanted: Sequence[str] | dict[str, str]) -> tuple[str, ...]:
-    """Those of some backends that can be used here."""
-    from ....runtime.backends import available
-
-    known = available()
-    return tuple(name for name in wanted if not known[name])
 
 
 def _units(costs: CostTable, placed: Placed) -> tuple[Unit, ...]:

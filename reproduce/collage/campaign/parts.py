@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Literal
 
 from .... import __version__
-from ....errors import InputError, install_hint
+from ....errors import InfeasibleError, InputError, LimitError, MeshwrightError, RunError, install_hint
 from ....profiles.backends.keys import Machine, this_cpu
 from ..systems import ALL_NETWORKS, BACKENDS, BATCHES, FRAMEWORKS, NETWORKS, STEPS
 from .records import Campaign, Made
 from .store import load, save
-from .timing import Watch
+from .timing import Watch, usable
 
 __all__ = ["SWEPT", "Part", "every_part", "measured"]
 
@@ -83,17 +83,28 @@ def measured(
     ------
     InputError
         If the file is of another machine or other versions, torch is missing, or there is no such network.
+    LimitError, InfeasibleError, RunError
+        The first of the parts that could not be measured, once all others are.
     """
     watch = watch or Watch()
     made = _here(watch)
     campaign = load(path) if path.exists() else Campaign(made)
     _same(campaign.made, made, path)
     kept = path.with_suffix(".costs.json") if kept is None else kept
+    failed: list[MeshwrightError] = []
     for number, part in enumerate(parts):
-        if not part.within(campaign):
-            where = f"{part}, {number + 1} of {len(parts)}"
+        if part.within(campaign):
+            continue
+        where = f"{part}, {number + 1} of {len(parts)}"
+        try:
             campaign = _with(campaign, part, kept, watch, lambda what, where=where: tell(f"{where}: {what}"))
-            save(campaign, path)
+        except (LimitError, InfeasibleError, RunError) as error:
+            failed.append(type(error)(f"{part}: {error}"))
+            tell(str(failed[-1]))
+            continue
+        campaign = load(save(campaign, path))  # rounded: the same now as later
+    if failed:
+        raise failed[0]
     return campaign
 
 
@@ -102,25 +113,18 @@ def _with(campaign: Campaign, part: Part, kept: Path, watch: Watch, tell: Tell) 
     from .contests import contest, one_by_one, planning
 
     if part.kind == "planning":
-        return replace(campaign, plannings=(*campaign.plannings, planning(part.model, _there(PLANNED), tell)))
+        return replace(campaign, plannings=(*campaign.plannings, planning(part.model, usable(PLANNED), tell)))
     if part.kind == "steps":
-        found = one_by_one(part.model, _there(STEPS), kept, watch, tell)
+        found = one_by_one(part.model, usable(STEPS), kept, watch, tell)
         return replace(campaign, steps=(*campaign.steps, found))
-    names, how = _there(BACKENDS), None
+    names, how = usable(BACKENDS), None
     if part.model not in NETWORKS:
         watch = Watch(watch.rounds, 0.0)  # the thesis searches no others
     if part.batch > 1:
-        names, how = _there(SWEPT_BACKENDS), MeasureOptions(least_rounds=5, most_rounds=SWEPT_ROUNDS)
+        names, how = usable(SWEPT_BACKENDS), MeasureOptions(least_rounds=5, most_rounds=SWEPT_ROUNDS)
         watch = Watch(SWEPT_ROUNDS, 0.0)
     found = contest(part.model, part.batch, names, kept, watch, tell, how)
     return replace(campaign, contests=(*campaign.contests, found))
-
-
-def _there(wanted: Sequence[str]) -> tuple[str, ...]:
-    from ....runtime.backends import available
-
-    known = available()
-    return tuple(name for name in wanted if not known[name])
 
 
 def _here(watch: Watch) -> Made:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ....profiles.backends.costs import CostTable
-from ....runtime.backends import Captured, Course, MeasureOptions
+from ....runtime.backends import Captured, Course, MeasureOptions, available
 from .records import Way
 
-__all__ = ["Placed", "Watch", "costed", "options", "same_again", "timed"]
+__all__ = ["Placed", "Watch", "costed", "options", "same_again", "timed", "usable"]
 
 Placed = tuple[tuple[str, tuple[str, ...]], ...]
 """Groups: a backend and its operators each."""
@@ -46,6 +46,12 @@ def timed(
         )
         for name, placed in placements.items()
     )  # fmt: skip
+
+
+def usable(wanted: Iterable[str]) -> tuple[str, ...]:
+    """Those of some backends that can be used here."""
+    known = available()
+    return tuple(name for name in wanted if not known[name])
 
 
 def same_again(placements: Mapping[str, Placed]) -> dict[str, str]:

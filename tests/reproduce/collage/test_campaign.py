@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from campaigns import MADE, campaign, contest
-from meshwright.errors import InputError
+from meshwright.errors import InputError, LimitError
 from meshwright.reproduce import FIGURES, reproduce
 from meshwright.reproduce.collage import shown
 from meshwright.reproduce.collage.campaign import parts, store
@@ -75,6 +75,24 @@ def test_what_is_there_is_not_measured_again(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(parts, "_here", lambda watch: replace(MADE, cpu="another"))
     with pytest.raises(InputError, match="begun with other processor: a processor, here another"):
         parts.measured(path, wanted)
+
+
+def test_a_part_that_cannot_be_measured_does_not_end_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told at the end, and tried again by the next call."""
+
+    def measure(have: Campaign, part: Part, *rest: object) -> Campaign:
+        if part.model == "dcgan":
+            raise LimitError("no placement within 120 s")
+        return replace(have, contests=(*have.contests, contest(part.model, part.batch)))
+
+    monkeypatch.setattr(parts, "_here", lambda watch: MADE)
+    monkeypatch.setattr(parts, "_with", measure)
+    path = tmp_path / "c.json"
+    with pytest.raises(LimitError, match="contest of dcgan: no placement"):
+        parts.measured(path, [Part("contest", name) for name in ("dcgan", "bert-base")])
+    assert [one.model for one in store.load(path).contests] == ["bert-base"]
 
 
 @pytest.mark.parametrize("name", NAMES)
