@@ -91,12 +91,15 @@ def judged(campaign: Campaign) -> list[Claim]:
         )
 
     rising = [TITLES[name] for name, search in found.items() if not saturated(search)]
+    flat = sum(map(saturated, found.values()))
+    tries = ", ".join(f"{TITLES[name]} {len(search.ratio)}" for name, search in found.items())
     return [
         EXPECTED["BERT"].judge(gains["bert-base"], why=beside("bert-base")),
         EXPECTED["DCGAN"].judge(gains["dcgan"], why=beside("dcgan")),
         EXPECTED["others"].judge(others[largest], why=beside(largest)),
         EXPECTED["saturated"].judge(
-            sum(map(saturated, found.values())),
+            flat,
+            shown=f"{flat} of {len(found)}; placements tried: {tries}",
             why=f"still rising when their {next(iter(found.values())).budget_s:.0f} s ended: {', '.join(rising)}",
         ),
     ]

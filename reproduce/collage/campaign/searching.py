@@ -22,7 +22,7 @@ __all__ = ["op_level", "searched"]
 EVALUATIONS = 600
 """Most placements of a search; the authors' program had 560 on ResNet-50 in 26 minutes."""
 ROUNDS = MeasureOptions(least_rounds=5, most_rounds=7, spread=0.03, limit_s=300.0)
-HELD_BYTES = 1.5e9
+HELD_BYTES = 4e9
 """Weights that merged regions may hold in the timing process before it is started anew: each has a copy of its own."""
 START, TRY = "op level", "try"
 
