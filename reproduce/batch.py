@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from ..errors import InputError, MeshwrightError, RunError
 from ..spawning import check_can_start, check_workers
 from .made import Made, of_report, read
 
-__all__ = ["Batch", "Failed", "make"]
+__all__ = ["Batch", "Failed", "following", "make", "paper_of"]
 
 
 @dataclass(frozen=True)
@@ -85,20 +85,26 @@ def make(batch: Batch, names: Sequence[str], say: Callable[[str], None]) -> Iter
     """
     check_can_start("reproduce: workers")
     one = partial(_one, fast=batch.fast, out=batch.out, seed=batch.seed)
-    pool = ProcessPoolExecutor(
-        min(batch.workers, len(names)), mp_context=multiprocessing.get_context("spawn"), initializer=_begin
-    )
+    spawn = multiprocessing.get_context("spawn")
+    lanes = [
+        ProcessPoolExecutor(1, mp_context=spawn, initializer=_begin) for _ in range(min(batch.workers, len(names)))
+    ]
     others = set(multiprocessing.active_children())
-    todo, running = iter(names), dict[Future[Made | Failed], str]()
+    todo, running = list(names), dict[Future[Made | Failed], tuple[str, int]]()
+    papers: list[str | None] = [None] * len(lanes)
     try:
         while True:
-            while len(running) < batch.workers and (name := next(todo, None)) is not None:
-                running[pool.submit(one, name)] = name
+            for lane in sorted(set(range(len(lanes))) - {lane for _, lane in running.values()}):
+                if todo:
+                    name = following(todo, papers[lane], {p for k, p in enumerate(papers) if k != lane and p})
+                    todo.remove(name)
+                    papers[lane] = paper_of(name)
+                    running[lanes[lane].submit(one, name)] = name, lane
             if not running:
                 return
-            say(", ".join(running.values()))
+            say(", ".join(name for name, _ in running.values()))
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                name = running.pop(future)
+                name, _ = running.pop(future)
                 try:
                     found = future.result()
                 except BrokenProcessPool:
@@ -110,7 +116,31 @@ def make(batch: Batch, names: Sequence[str], say: Callable[[str], None]) -> Iter
         if running:  # interrupted: it ends now, not when the figures under way are done
             for process in set(multiprocessing.active_children()) - others:
                 process.terminate()
-        pool.shutdown(cancel_futures=True)
+        for lane in lanes:
+            lane.shutdown(cancel_futures=True)
+
+
+def paper_of(name: str) -> str:
+    """The paper of a figure, by its key in `FIGURES`."""
+    return name.partition("/")[0]
+
+
+def following(todo: Sequence[str], mine: str | None, others: Set[str]) -> str:
+    """The next figure for a process.
+
+    A paper's figures show the same points, which a process keeps: so it stays with a paper until that has none left,
+    then opens the first paper that nobody is at, and helps with another's only where there is none.
+
+    Parameters
+    ----------
+    todo : sequence of str
+        Figures that nobody has; at least one.
+    mine : str, optional
+        The paper of the process's last figure.
+    others : set of str
+        Papers of the other processes' last figures.
+    """
+    return min(todo, key=lambda name: (paper_of(name) != mine, paper_of(name) in others))
 
 
 def _begin() -> None:

@@ -13,7 +13,7 @@ from browsers import NEEDS_BROWSER, STICKS_OUT, show, started
 from meshwright.cli import run
 from meshwright.errors import InputError
 from meshwright.reproduce import Expectation, Sensitivity, Swing, at_least, batch, within
-from meshwright.reproduce.batch import Batch, Failed
+from meshwright.reproduce.batch import Batch, Failed, following
 from meshwright.reproduce.claims import Claim
 from meshwright.reproduce.gallery import page
 from meshwright.reproduce.gallery.sums import Sum, of_papers
@@ -128,6 +128,16 @@ def test_what_is_there_is_not_made_again(tmp_path: Path, monkeypatch: pytest.Mon
     assert one.held() == {}
     (tmp_path / "alpaserve/fig01.png").unlink()
     assert one.held() == {}
+
+
+def test_a_process_stays_with_a_paper_until_that_has_no_figure_left() -> None:
+    """What figures of a paper share is computed once: it lives in the process that made the first of them."""
+    todo = ["alpa/fig07", "alpa/fig09", "vllm/fig02", "themis/fig09"]
+    assert following(todo, None, set()) == "alpa/fig07"
+    assert following(todo, None, {"alpa"}) == "vllm/fig02"
+    assert following(todo, "themis", {"alpa"}) == "themis/fig09"
+    assert following(todo, "graphpipe", {"alpa", "vllm"}) == "themis/fig09"
+    assert following(todo[:2], "themis", {"alpa"}) == "alpa/fig07"
 
 
 def test_processes_make_them_and_an_error_is_its_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
