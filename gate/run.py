@@ -197,11 +197,11 @@ def _in_processes(shared: Shared, jobs: Sequence[Job], workers: int) -> Iterator
     packed = pickle.dumps(shared)
     cargo = Cargo(hashlib.sha256(packed).hexdigest(), packed)
     pool = Processes(workers, start_worker, (cargo,))
-    todo, waiting, ended = iter(enumerate(jobs)), dict[Future[CaseRun], int](), False
+    todo, waiting, ended = iter(_dealt(jobs)), dict[Future[CaseRun], int](), False
     try:
         while True:
-            while len(waiting) < workers and (job := next(todo, None)) is not None:
-                waiting[pool.submit(_in_worker, cargo.digest, *job[1])] = job[0]
+            while len(waiting) < workers and (number := next(todo, None)) is not None:
+                waiting[pool.submit(_in_worker, cargo.digest, *jobs[number])] = number
             if not waiting:
                 break
             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
@@ -218,6 +218,19 @@ def _in_processes(shared: Shared, jobs: Sequence[Job], workers: int) -> Iterator
         ended = True
     finally:
         pool.close(at_once=not ended)
+
+
+def _dealt(jobs: Sequence[Job]) -> list[int]:
+    """The order in which processes get the jobs: each world's first case, the last world's foremost; then the others.
+
+    Cases of a world call the same compiled functions. The first one compiles them where nothing is cached yet, and a
+    second one would wait for it; meanwhile the other processes have the cases of the other worlds.
+    """
+    first: dict[str, int] = {}
+    for number, (case, _) in enumerate(jobs):
+        first.setdefault(case.world, number)
+    ahead = sorted(first.values(), reverse=True)
+    return [*ahead, *(number for number in range(len(jobs)) if number not in ahead)]
 
 
 def _in_worker(digest: str, case: SuiteCase, kept: Kept | None) -> CaseRun:

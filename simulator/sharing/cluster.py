@@ -124,7 +124,7 @@ class SharedCluster(Shown):
         """Rack of each GPU."""
         return np.array([m.rack for m in self.machines])[self.machine_of]
 
-    @property
+    @cached_property
     def n_gpus(self) -> int:
         """GPUs of the cluster."""
         return sum(m.gpus for m in self.machines)

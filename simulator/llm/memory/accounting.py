@@ -8,7 +8,7 @@ allocator cannot give to anybody).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from ....errors import InputError
@@ -53,9 +53,14 @@ class MemoryUse:
     free: float
 
     def __post_init__(self) -> None:
-        shares = astuple(self)
+        shares = self.shares
         if not (min(shares) >= 0 and abs(sum(shares) - 1) < 1e-9):  # five quotients of integers: rounding alone
             raise InputError(f"memory use: expected shares >= 0 that sum to 1 (got {shares})")
+
+    @property
+    def shares(self) -> tuple[float, float, float, float, float]:
+        """All of them, in the order of the fields."""
+        return self.used, self.reserved, self.internal, self.rounding, self.free
 
     @property
     def external(self) -> float:
@@ -86,7 +91,7 @@ class MemoryUse:
         total = sum(weights)
         if len(parts) != len(weights) or not total > 0:
             raise InputError(f"memory use: {len(parts)} parts and weights of {total} in all have no average")
-        columns = zip(*(astuple(p) for p in parts), strict=True)
+        columns = zip(*(p.shares for p in parts), strict=True)
         return cls(*(sum(w * x for w, x in zip(weights, column, strict=True)) / total for column in columns))
 
 
@@ -109,11 +114,12 @@ def memory_use(
 def _orca(scheduler: OrcaScheduler) -> MemoryUse:
     used = reserved = internal = rounding = 0
     for r in scheduler.running:
-        n = len(r.chunks)
-        used += n * r.length
-        reserved += n * (r.final - r.length)
-        internal += n * (r.span - r.final)
-        rounding += sum(chunk.rounding for chunk in r.chunks)
+        n, length, final = len(r.chunks), r.length, r.final
+        used += n * length
+        reserved += n * (final - length)
+        internal += n * (r.span - final)
+        for chunk in r.chunks:
+            rounding += chunk.size - chunk.wanted
     return MemoryUse.of_slots(scheduler.memory.slots, used, reserved, internal, rounding)
 
 
