@@ -169,22 +169,23 @@ def minimax_starts(layers: FloatArray, sends: FloatArray) -> tuple[int, ...]:
         Seconds that stage s occupies beyond its layers if it ends with layer k; S is the number of stages.
     """
     n_stages, n_layers = sends.shape
-    run = _running_sums(layers)
+    stage = _by_end(layers, _feasible(layers, sends))
     # best[s, k]: least slowest stage when the first s stages hold the first k layers (k = 0: none).
     best = np.full((n_stages + 1, n_layers + 1), np.inf)
     best[0, 0] = 0.0
     for s in range(n_stages):
-        best[s + 1, 1:] = np.maximum(best[s, :-1, None], run + sends[s]).min(axis=0)
+        whole = stage + sends[s, :, None]
+        best[s + 1, 1:] = np.maximum(_before(best[s], stage), whole).min(axis=1)
     bottleneck = best[n_stages, n_layers]
     # Second pass among the optimal partitions only: least sum of squares, so that ties end the most even way.
     spread = np.full_like(best, np.inf)
     spread[0, 0] = 0.0
     choice = np.zeros((n_stages, n_layers), dtype=np.int64)
     for s in range(n_stages):
-        stage = run + sends[s]
-        total = spread[s, :-1, None] + np.where(stage <= bottleneck, stage, np.inf) ** 2
-        choice[s] = total.argmin(axis=0)
-        spread[s + 1, 1:] = total.min(axis=0)
+        whole = stage + sends[s, :, None]
+        total = _before(spread[s], stage) + np.where(whole <= bottleneck, whole, np.inf) ** 2
+        choice[s] = total.argmin(axis=1) + np.arange(1, n_layers + 1) - stage.shape[1]
+        spread[s + 1, 1:] = total.min(axis=1)
     starts: list[int] = []
     end = n_layers
     for s in reversed(range(n_stages)):
@@ -193,13 +194,39 @@ def minimax_starts(layers: FloatArray, sends: FloatArray) -> tuple[int, ...]:
     return tuple(reversed(starts))
 
 
-def _running_sums(layers: FloatArray) -> FloatArray:
-    """Sums of layers i to k inclusive, shape (K, K); inf where k < i. Added from the left, as `sum` does."""
+def _feasible(layers: FloatArray, sends: FloatArray) -> float:
+    """The slowest stage of one partition: where the work is shared evenly. No stage of the best one is slower."""
+    n_stages, n_layers = sends.shape
+    work = np.concatenate(([0.0], np.cumsum(layers)))
+    starts = np.searchsorted(work, work[-1] * np.arange(n_stages) / n_stages)
+    # Every stage has a layer: rising starts that leave one for each stage to come.
+    starts = np.maximum.accumulate(np.minimum(starts, n_layers - n_stages + np.arange(n_stages)) - np.arange(n_stages))
+    cuts = [*(int(i) for i in starts + np.arange(n_stages)), n_layers]
+    return max(float(np.cumsum(layers[a:b])[-1] + sends[s, b - 1]) for s, (a, b) in enumerate(pairwise(cuts)))
+
+
+def _by_end(layers: FloatArray, limit: float) -> FloatArray:
+    """Sums of runs of layers, shape (K, W): row k ends with layer k, its last column is that layer alone.
+
+    Added from the left, as `sum` does; inf where a run would begin before the first layer, or exceeds `limit`. W is the
+    longest run that does not.
+    """
     n = len(layers)
-    run = np.full((n, n), np.inf)
-    for i in range(n):
-        run[i, i:] = np.cumsum(layers[i:])
-    return run
+    runs = [np.cumsum(layers[i:]) for i in range(n)]
+    lengths = [max(int(np.searchsorted(run, limit, side="right")), 1) for run in runs]
+    width = max(lengths)
+    found = np.full((n, width), np.inf)
+    for i, (run, length) in enumerate(zip(runs, lengths, strict=True)):
+        steps = np.arange(length)
+        found[i + steps, width - 1 - steps] = run[:length]
+    return found
+
+
+def _before(row: FloatArray, stage: FloatArray) -> FloatArray:
+    """Of a row of the programme, what stands before each run of `stage`: the entry of the layer that it begins with."""
+    n, width = stage.shape
+    padded = np.concatenate((np.full(width - 1, np.inf), row[:n]))
+    return np.lib.stride_tricks.sliding_window_view(padded, width)
 
 
 def _costs(

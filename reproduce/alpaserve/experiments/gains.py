@@ -18,8 +18,9 @@ def levels(frame: Frame, *, between: bool = True) -> Frame:
     """Where every system crosses 99 %: columns column, varied, then a column per system, gain, and bound.
 
     ``gain`` is AlpaServe's advantage over the better baseline, NaN where AlpaServe never gets there; where no baseline
-    does, the end of the grid stands for it, the gain is a lower bound, and ``bound`` is true. Crossings lie `between`
-    points of the grid, or at the last point with 99 %, as the authors' plots have them.
+    does, or where AlpaServe still does at the grid's end, that end stands for it, the gain is a lower bound, and
+    ``bound`` is true. Crossings lie `between` points of the grid, or at the last point with 99 %, as the authors' plots
+    have them.
     """
     import pandas as pd
 
@@ -39,7 +40,8 @@ def levels(frame: Frame, *, between: bool = True) -> Frame:
         else:
             best = max([t for t in theirs if not math.isnan(t)], default=x[0])
             gain = ours / best
-        bound = all(math.isnan(t) or math.isinf(t) for t in theirs)
+        ended = ours == (x[0] if rising else x[-1])
+        bound = ended or all(math.isnan(t) or math.isinf(t) for t in theirs)
         rows.append({"column": name, "varied": varied} | at | {"gain": gain, "bound": bound})
     return pd.DataFrame(rows)
 
@@ -47,8 +49,8 @@ def levels(frame: Frame, *, between: bool = True) -> Frame:
 def largest(reached: Frame, varied: str) -> tuple[float, str]:
     """The largest gain of one row, and how it is shown.
 
-    Where no baseline reaches 99 %, the end of the grid decides how large a bound is: such gains are shown, and count
-    only if there is no other.
+    Where no baseline reaches 99 %, or AlpaServe never leaves it, the end of the grid decides how large a bound is: such
+    gains are shown, and count only if there is no other.
     """
     mine = reached[(reached.varied == varied) & reached.gain.notna()]
     measured, bounds = mine[~mine.bound], mine[mine.bound]

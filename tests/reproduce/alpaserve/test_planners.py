@@ -5,6 +5,7 @@ import math
 import pytest
 from meshwright.profiles import ParallelConfig, model_set
 from meshwright.reproduce.alpaserve import fig12, fig13, fig14, fig15, fig17, table2
+from meshwright.reproduce.alpaserve.experiments.largest_models import RELEASED, WINNER, answer_of
 from meshwright.reproduce.alpaserve.experiments.points import Points
 from meshwright.reproduce.alpaserve.experiments.systems import SYSTEMS, Traffic, crossing
 from meshwright.simulator import Group, Placement
@@ -62,7 +63,10 @@ def test_fig12_levels_compare_with_the_better_baseline():
     level = fig12.levels(pd.DataFrame(rows)).iloc[0]
     assert level["Clockwork++"] == pytest.approx(2.2)
     assert level["gain"] == pytest.approx(4.0 / 2.2)
-    assert not level["bound"]
+    assert level["bound"]  # AlpaServe attains the goal to the end of the grid, which decides how large a gain is
+    rows[2]["attainment"] = 0.9  # AlpaServe's last point: its crossing lies inside the grid
+    assert not fig12.levels(pd.DataFrame(rows)).iloc[0]["bound"]
+    rows[2]["attainment"] = 1.0
     assert fig12.levels(pd.DataFrame(rows), between=False).iloc[0]["gain"] == pytest.approx(4.0 / 2.0)
 
 
@@ -105,7 +109,7 @@ def test_fig13_attains_at_least_what_dedicated_devices_do():
 
 
 def test_fig13_counts_groups_of_the_papers_kind():
-    right, other = Group(fig13.WINNER[0], ["a"]), Group(ParallelConfig(4, 8), ["a"])
+    right, other = Group(WINNER[0], ["a"]), Group(ParallelConfig(4, 8), ["a"])
 
     def answer(*groups):
         return fig13.Answer(Placement(groups), 0.95, 0.9)
@@ -120,6 +124,16 @@ def test_fig13_counts_groups_of_the_papers_kind():
     assert fig13.judged(frame, answer(other, other), "planned ")[2].verdict == "does not hold"
 
 
+def test_fig13_within_the_released_limits_two_groups_share_the_models_evenly():
+    found = answer_of(600.0, 0, model_set("S4"), limits=RELEASED)
+    assert [str(g.config) for g in found.placement.groups] == ["op4pp8", "op4pp8"]
+    assert [len(g.models) for g in found.placement.groups] == [2, 2]
+    frame = fig13.attainments(100.0, 1, 0, {"rate": (0.5,), "slo": (1.0,)})
+    claim = fig13.judged(frame, found, released=found)[2]
+    assert claim.verdict == "does not hold"
+    assert "op4pp8" in claim.why.split("released code")[1]
+
+
 def test_fig14_changed_traffic_never_helps_on_average():
     frame = fig14.attainments(2, 1, 2, 1, 0)
     mean = frame.groupby("system")[["attainment", "known_attainment"]].mean()
@@ -127,11 +141,17 @@ def test_fig14_changed_traffic_never_helps_on_average():
     assert mean.attainment["AlpaServe"] > mean.attainment["Selective Replication"]
 
 
-def test_fig15_batching_is_off_at_one():
+def test_fig15_batching_is_off_at_one_and_zero_queues_without_it():
     frame = fig15.attainments((1.0, 5.0), (1, 2), 20.0, 0)
     wide = frame.pivot(index=["system", "slo_scale"], columns="max_batch", values="attainment")
     assert wide.notna().all().all()
     assert wide.loc[("AlpaServe", 5.0), 1] > wide.loc[("AlpaServe", 1.0), 1]
+    gain = fig15.gains(frame)
+    assert (gain[1] == 0).all()
+    # Two requests take 1.92 times as long as one: no batch of two meets an SLO of one latency, only the queue is left.
+    tight = gain.xs(1.0, level="slo_scale")
+    assert tight[2].to_list() == pytest.approx(tight[0].to_list())
+    assert fig15.lead(gain) == pytest.approx(gain.loc["Clockwork++"][2].max() - gain.loc["AlpaServe"][2].max())
 
 
 def test_fig17_round_robin_is_the_weakest():
@@ -161,6 +181,8 @@ def test_table2_is_the_authors_table(tmp_path):
     frame = report.tables["alpaserve/table2"]
     alpaserve = frame[frame.system == "AlpaServe"]
     # On their arrivals and constants; what is left is the planner's: placements that are as good or better than theirs.
-    assert (alpaserve.ours - alpaserve.paper_simulated).abs().max() < 1.5
+    assert (alpaserve.ours - alpaserve.paper_simulated).abs().max() < 1.0
     assert (frame.ours - frame.paper_simulated).between(-0.5, 2.0).all()
-    assert (frame.ours - frame.paper_real).abs().max() < 3.0
+    # Dispatched to the shortest queue, as the real system does: nearer to its runs than by the simulator's rule.
+    real, simulated = ((frame[c] - frame.paper_real).abs() for c in ("ours_real", "ours"))
+    assert real.max() < 1.0 < simulated.max()
