@@ -212,8 +212,8 @@ def _sensitivity(frame: Frame) -> Sensitivity:
             Swing("AlpaServe's answer", "as found", "300 moves more", ours, polished),
             Swing("Selective Replication selects", "by the heuristic", "by Algorithm 1", ours, greedy),
         ),
-        "moved: dispatch, 300 moves more, Algorithm 1; none gives 0. At scale 3 Selective Replication has 48.5 % in their "
-        "simulator, 49.5 % in their real run. "
+        "moved: dispatch, 300 moves more, Algorithm 1; none gives 0. At scale 3 Selective Replication has 48.5 % in "
+        "their simulator, 49.5 % in their real run. "
         "With the authors' own order of choices (the group first, by requests sent to it; tried aside, November 2026) "
         f"ours is {AUTHORS_ORDER:.1f} % there",
     )
