@@ -23,14 +23,14 @@ __all__ = ["counted", "counts_in_words", "moved"]
 APART: tuple[tuple[Apart, str], ...] = (("one", "one branch at a time"), ("groups", "branches in groups"))
 
 
-def task_of(model: str, gpus: int) -> Task:
-    """Prices and tree of a model with as many branches as §3.7.2 says."""
+def task_of(model: str, gpus: int, branches: int = 0) -> Task:
+    """Prices and tree of a model with so many branches, by default as many as §3.7.2 says."""
     from ...planners.graphpipe.options import GraphPipeOptions
     from ...planners.graphpipe.task import Task
 
     found = MODELS[model]
     options = GraphPipeOptions.of({**OPTIONS, "footprint": Setting().footprint})
-    graph, cluster = graph_of(model, found.branches_searched), cluster_of(gpus)
+    graph, cluster = graph_of(model, branches or found.branches_searched), cluster_of(gpus)
     return Task.of(graph, cluster, found.batches[gpus], options, Setting().costs(cluster.spec))
 
 

@@ -12,6 +12,7 @@ from ..report import Frame, Progress, Report, Session, quiet
 from ..style import canvas, outside_legend
 from .lead import Case, Lead
 from .points import measure_all, over
+from .spared import why_completed
 from .sweeps import crossings, draw_sweeps, sweeps
 from .swings import sensitivity
 from .systems import GPUS, MODELS, NOTES, PIPER_GIB, PIPER_STATES, SYSTEMS, Model, Point
@@ -57,8 +58,8 @@ def points(gpus: tuple[int, ...], fast: bool) -> list[Point]:
     ]
 
 
-def judged(frame: Frame, swept: Frame) -> list[Claim]:
-    """Judge the claims that the measured points decide; what moves the lead is their reason."""
+def judged(frame: Frame, swept: Frame, more: str = "") -> list[Claim]:
+    """Judge the claims that the measured points decide; what moves the lead, and `more` of Piper, is their reason."""
     gaps = {m: {s: over(frame[frame.model == m], "GraphPipe", s) for s in SYSTEMS if s != "GraphPipe"} for m in MODELS}
     every = {(m, s, n): x for m, by in gaps.items() for s, found in by.items() for n, x in found.items()}
     most = max(every, key=every.__getitem__)
@@ -87,7 +88,7 @@ def judged(frame: Frame, swept: Frame) -> list[Claim]:
             float((at["PipeDream"] / at["GraphPipe"]).mean()),
             why="; ".join(f"{MODELS[m].title}: {d.PipeDream:.0f} and {d.GraphPipe:.0f}" for m, d in at.iterrows()),
         ),
-        EXPECTED["piper"].judge(float(piper.samples_per_s.isna().mean()), why=_piper(piper)),
+        EXPECTED["piper"].judge(float(piper.samples_per_s.isna().mean()), why=f"{_piper(piper)}{more and '; '}{more}"),
     ]  # fmt: skip
 
 
@@ -138,7 +139,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
         session.figure(figure)
     session.figure(draw_sweeps(swept, LEAD.paper), "_swept")
     found = sensitivity(lead, 1.2, swept, progress)
-    return session.finish(judged(frame, swept), notes=(*NOTES, BRANCHES), sensitivity=(found,))
+    return session.finish(judged(frame, swept, why_completed()), notes=(*NOTES, BRANCHES), sensitivity=(found,))
 
 
 BRANCHES = (

@@ -58,6 +58,10 @@ class Setting:
     by_level : bool
         Whether the line of operators that PipeDream cuts has the first layers of all branches, then their second ones,
         and so on. The chapter's has branch after branch (Fig. 3.2, §3.7.4).
+    ties : int
+        How many numbers of stages PipeDream and Piper try among pipelines of one bottleneck, for each microbatch size:
+        the simulated iteration decides, as it does for GraphPipe's plans (32 in all). The chapter does not say which of
+        them its baselines take. 1: the fewest stages, which hold the fewest samples in flight.
     """
 
     usable_gib: float = USABLE_GIB
@@ -67,6 +71,7 @@ class Setting:
     network: float = 1.0
     one_device: bool = False
     by_level: bool = False
+    ties: int = 4
 
     def __post_init__(self) -> None:
         if not (self.usable_gib > 0 and self.network > 0 and self.host_s >= 0 and self.half_rows >= 0):

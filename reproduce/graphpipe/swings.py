@@ -45,6 +45,7 @@ def _ways(least_gib: float) -> Sequence[_Way]:
         _Way("host time of a pass, 0", "0", f"{host * 1e6:g} µs", None, alone(host_s=host)),
         _Way("rows at which a product has half of its speed, 0", "0", f"{rows:g}", None, alone(half_rows=rows)),
         _Way("order that is cut, branch by branch", "that", "level by level", None, alone(by_level=True)),
+        _Way("chains of one bottleneck, the fastest simulated", "the shortest", "fastest", alone(ties=1), None),
         _Way("data parallelism, allowed", "none", "allowed", alone(one_device=True), None),
         _Way("network of a node, 12.5 GB/s", "a quarter", "double", alone(network=0.25), alone(network=2.0)),
         _Way("mini-batch, as printed", "half", "double", (_BASE, 0.5), (_BASE, 2.0)),

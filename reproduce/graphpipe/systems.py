@@ -141,6 +141,8 @@ def searched(point: Point) -> TrainingPlan:
     if setting.one_device:
         options["devices"] = (1,)
     said: dict[str, Any] = {}
+    if point.system != "GraphPipe":
+        options["ties"] = setting.ties
     if point.system == "Piper":
         options["max_states"], said["progress"] = PIPER_STATES, _Patience(PIPER_SECONDS)
     planner = getattr(graphpipe, {"GraphPipe": "plan", "PipeDream": "pipedream", "Piper": "piper"}[point.system])

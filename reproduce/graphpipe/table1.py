@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from ..figures import main
 from ..report import Frame, Progress, Report, Session, quiet
 from ..style import GREY, canvas, outside_legend
 from .counted import counted, counts_in_words, moved
+from .spared import why_completed
 from .systems import GPUS, MODELS, SYSTEMS, Point, graph_of, searched
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def measured(fast: bool, progress: Progress) -> Frame:
     return pd.DataFrame(rows)
 
 
-def judged(frame: Frame, tried: Frame) -> list[Claim]:
+def judged(frame: Frame, tried: Frame, more: Sequence[str] = ()) -> list[Claim]:
     """Judge the ratios within this run; the paper's seconds are of another machine, and only drawn.
 
     Parameters
@@ -112,6 +113,8 @@ def judged(frame: Frame, tried: Frame) -> list[Claim]:
         Seconds of every search.
     tried : DataFrame
         Of `counted`: the reason.
+    more : sequence of str
+        Why Piper completes what the paper's does not.
     """
     ours = frame.pivot(index=["model", "gpus"], columns="system", values="seconds")
     dream = (ours["PipeDream"] / ours["GraphPipe"]).dropna()
@@ -124,7 +127,7 @@ def judged(frame: Frame, tried: Frame) -> list[Claim]:
         EXPECTED["piper most"].judge(float(piper.max()) if len(piper) else math.nan, why=f"{FAST}; {_priced(tried)}"),
         EXPECTED["piper"].judge(
             int(others.seconds.notna().sum()),
-            why="; ".join(f"{MODELS[r.model].title}, {r.gpus}: {r.seconds:.0f} s" for r in _done(others)),
+            why="; ".join([*(f"{MODELS[r.model].title}, {r.gpus}: {r.seconds:.0f} s" for r in _done(others)), *more]),
         ),
         EXPECTED["minute"].judge(float(ours["GraphPipe"].max())),
     ]
@@ -171,7 +174,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
         outside_legend(figure, axes[0, 0])
         session.figure(figure)
     tried = session.table(counted(GPUS[:2], progress), "_counted")
-    claims = judged(frame, tried)
+    claims = judged(frame, tried, [why_completed()])
     found = moved(tried, claims[1].value, 21.4)
     return session.finish(claims, notes=NOTES, sensitivity=(found,))
 

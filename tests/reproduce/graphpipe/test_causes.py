@@ -12,6 +12,7 @@ from meshwright.reproduce.graphpipe.counted import counted, counts_in_words, mov
 from meshwright.reproduce.graphpipe.lead import Case, Lead
 from meshwright.reproduce.graphpipe.printed import EPSILON, graphpipe_loops, pipedream_loops
 from meshwright.reproduce.graphpipe.setting import SUMMIT, Setting
+from meshwright.reproduce.graphpipe.spared import differences, spared
 from meshwright.reproduce.graphpipe.sweeps import AXES, crossings, draw_sweep, leads, sweeps
 from meshwright.reproduce.graphpipe.swings import sensitivity
 from meshwright.reproduce.graphpipe.systems import graph_of
@@ -121,3 +122,19 @@ def test_what_is_counted():
     found = moved(frame, 1.0, 21.4)
     assert found.paper == 21.4
     assert all(math.isfinite(s.at_low) and math.isfinite(s.at_high) for s in found.swings)
+
+
+def test_stages_that_our_piper_spares():
+    """A branch of four layers has 15 nested pairs of downsets, equal ones among them; listed, they are as many."""
+    found = spared("candle-uno", 4, 3)
+    assert found.all == differences(3, 4) == 15**3
+    assert found.both < min(found.alike, found.fast)
+    assert max(found.alike, found.fast) < found.all
+    assert "170,859,375: 18 GiB" in found.told("it", 7, differences(7, 4))
+
+
+def test_the_baselines_try_ties():
+    assert Setting().ties == 4
+    case = Case("candle-uno", 2, 2, 8, "small")
+    lead = Lead("small", 1.5, (case,))
+    assert lead.at(Setting()) <= lead.at(Setting(ties=1))
