@@ -44,6 +44,11 @@ WHY = (
     "leases that end apart, where one GPU is on offer at a time, Gandiva and Optimus score 2 % more than Themis"
 )
 
+ONE = (
+    "the least are SRTF's. Tested on eight draws: not because it is given GPUs by lot, for with the nearest it is "
+    "93.5 % [92.8, 93.8], SRSF 93.8 %; Gandiva has 98.1 %, Optimus 99.7 %"
+)
+
 
 def scores_of(points: list[Point], policy: str) -> tuple[np.ndarray, np.ndarray]:
     """Scores and their share of the allocations, cumulated over seeds."""
@@ -66,7 +71,7 @@ def judged(frame: Frame, table: Frame) -> list[Claim]:
     return [
         EXPECTED["best"].judge(len(above), shown=f"{len(above)} ({said})" if above else "0", why=WHY),
         EXPECTED["next"].judge(len({"gandiva", "optimus"} & set(first_two)), why="best: " + ", ".join(first_two)),
-        EXPECTED["one"].judge(worst),
+        EXPECTED["one"].judge(worst, why=ONE),
     ]
 
 

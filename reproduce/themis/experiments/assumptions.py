@@ -12,7 +12,10 @@ from ...report import Frame, Progress
 from ...sensitivity import Sensitivity, Swing
 from .points import DEMAND, POLICIES, SPREAD, Point, frame_of, over_themis
 
-__all__ = ["ASSUMPTIONS", "KEYS", "Assumption", "Headline", "best_other", "of_policy", "sensitivities", "worst_other"]
+__all__ = [
+    "ASSUMPTIONS", "KEYS", "Assumption", "Headline", "best_other", "needed", "of_policy", "sensitivities",
+    "worst_other",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ from ...report import Frame, Progress
 from ...style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION
 
 __all__ = [
-    "COLOURS", "ITERATION_SPREAD", "NOTES", "POLICIES", "Outcome", "Point", "apps_of", "frame_of", "measured",
+    "COLOURS", "DEMAND", "ITERATION_SPREAD", "NOTES", "POLICIES", "Outcome", "Point", "apps_of", "frame_of", "measured",
     "competing", "costlier", "over_themis", "policy_of", "seeds_of", "shown", "world_of",
 ]  # fmt: skip
 

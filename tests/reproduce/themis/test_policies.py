@@ -221,6 +221,10 @@ def test_probes():
     found = table5.probed("tiresias", 0)
     assert set(found) == {"long", "short"}
     assert all(np.isfinite(x) and x > 0 for x in found.values())
+    for name, (work_s, gpus) in table5.PROBES.items():
+        app = table5.probe(name, 5.0)
+        assert app.total_work_s == pytest.approx(work_s)
+        assert (len(app.jobs), {job.gpus for job in app.jobs}) == (75, {gpus})
     rows = [{"seed": s, "app": a, "policy": p, "rho": r} for (a, p), r in table5.PRINTED.items() for s in range(3)]
     assert verdicts(table5.judged(pd.DataFrame(rows))) == ["holds"] * 6
 
