@@ -9,6 +9,7 @@ import pytest
 from meshwright.reproduce import FIGURES
 from meshwright.reproduce.vllm import decoding_rates, fig14, fig15, fig16, fig17
 from meshwright.reproduce.vllm.decoding_rates import Method
+from meshwright.reproduce.vllm.hinges import sharing
 from meshwright.simulator.llm.decoding.genealogy import SURVIVAL, Genealogy
 from meshwright.traces.lengths import ALPACA, SHAREGPT
 
@@ -115,3 +116,18 @@ def test_a_curve_ends_above_the_limit_and_gives_the_rate_at_it():
     found = decoding_rates.curve(lambda trace, until: Result(trace), lambda rate, seconds: rate / 40, 10.0, 1.0)
     np.testing.assert_allclose(found.rate, [6, 8.5, 10, 11.5, 14, 18, 25])
     assert found.sustained(decoding_rates.LIMIT) == pytest.approx(10.0)
+
+
+def test_samples_savings_from_lengths_alone():
+    """By hand: 33 + 15 tokens, as in the test above; and the simulated figure within a tenth."""
+    prompt, output = np.array([33]), np.array([15])
+    assert sharing.shared(prompt, np.stack([output, output])) == pytest.approx(2 / 6)
+    one = sharing.shared(np.array([16]), np.array([[16], [32]]))  # 2 blocks for 16 steps; 2 and 3 for 32
+    assert one == pytest.approx(16 / (2 * 16 + 2 * 16 + 3 * 16))
+    simulated = fig15.saving("Alpaca", Method(2), 0.0, 300, (0, 1))
+    found = sharing.sample_sensitivity(6.09, 2, 0)
+    assert found.ours == pytest.approx(100 * simulated, rel=0.1)
+    at = {s.assumption.split(",")[0]: s for s in found.swings}
+    assert at["CV of outputs"].at_high < found.ours < at["CV of outputs"].at_low
+    assert at["samples of a request"].at_low < found.ours == at["samples of a request"].at_high
+    assert "CV of outputs" in found.needed
