@@ -22,6 +22,8 @@ def _with(baseline: DeepSpeed) -> Assumed:
     return Assumed(deepspeed=baseline)
 
 
+NO_COUNTS: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+
 MOE: Mapping[str, Ends] = MappingProxyType(
     {
         "ZeRO-2, summed after each microbatch": (
@@ -63,19 +65,21 @@ CONVOLUTIONS: Mapping[str, Ends] = MappingProxyType(
 )
 
 
-def moe_lead(paper: float, gpus: int, *, fast: bool = False, counts: tuple[int, ...] = ()) -> Sensitivity:
-    """Alpa's speedup over DeepSpeed on MoE; fast: without what matters little.
+def moe_lead(paper: float, gpus: int, *, fast: Mapping[str, tuple[int, ...]] = NO_COUNTS) -> Sensitivity:
+    """Alpa's speedup over DeepSpeed on MoE.
 
     Where gradients are summed once, a plan may choose another number of microbatches; else those of what is assumed
-    unless swept are kept.
+    unless swept are kept. `fast`, each system's numbers of microbatches: with those of either, and without what matters
+    little.
     """
-    alpa, base = (measure("moe", system, gpus, counts=counts) for system in ("Alpa", "DeepSpeed"))
+    alpa, base = (measure("moe", system, gpus, counts=fast.get(system, ())) for system in ("Alpa", "DeepSpeed"))
     chosen = {"Alpa": (int(alpa["microbatches"]),), "DeepSpeed": (int(base["microbatches"]),)}
+    either = tuple(sorted({n for counts in fast.values() for n in counts}))
 
     def lead(assumed: Assumed) -> float:
         if assumed == AS_SAID:
             return base["seconds"] / alpa["seconds"]
-        mine = chosen["DeepSpeed"] if assumed.deepspeed.every_microbatch else ()
+        mine = chosen["DeepSpeed"] if assumed.deepspeed.every_microbatch else either
         theirs = measure("moe", "DeepSpeed", gpus, assumed, mine)["seconds"]
         if assumed.network_gbps == AS_SAID.network_gbps:
             return theirs / alpa["seconds"]
