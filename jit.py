@@ -15,6 +15,7 @@ import pickle
 import sys
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -265,9 +266,16 @@ def _typeof(array: Any, context: Any) -> Any:
     To see that it is not masked, numba loads NumPy's masked arrays: 0.07 s of each process that passes a tuple of
     arrays to a kernel.
     """
-    if type(array) is not np.ndarray or (array.dtype not in FROM_DTYPE and array.dtype.fields is None):
+    dtype, flags = array.dtype, array.flags
+    if type(array) is not np.ndarray or (dtype not in FROM_DTYPE and dtype.fields is None):
         return _typeof_array(array, context)
-    return numba.types.Array(from_dtype(array.dtype), array.ndim, map_layout(array), readonly=not array.flags.writeable)
+    return _array_type(dtype, dtype.isalignedstruct, array.ndim, map_layout(array), not flags.writeable)
+
+
+@cache
+def _array_type(dtype: np.dtype[Any], aligned: bool, dimensions: int, layout: str, readonly: bool) -> Any:
+    """Made once: numba makes a type anew, only to find that it has it. Equal dtypes may differ in `aligned`."""
+    return numba.types.Array(from_dtype(dtype), dimensions, layout, readonly=readonly)
 
 
 def _file(dispatcher: Any) -> str:
