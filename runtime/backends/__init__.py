@@ -2,6 +2,7 @@
 
 from .capture import Captured, capture
 from .flat import flat
+from .keeping import capture_kept
 from .measure import Course, GroupTime, MeasureOptions, Timing, profile
 from .program import Group, Program, in_order
 from .registry import BUILT_IN, DEFAULT, available, backend, backends, names
@@ -28,6 +29,7 @@ __all__ = [
     "backend",
     "backends",
     "capture",
+    "capture_kept",
     "flat",
     "in_order",
     "names",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError
@@ -14,10 +14,13 @@ from ...profiles.backends import InferenceGraph, Node, Value
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Captured", "capture", "recorded"]
+__all__ = ["Captured", "capture", "checked_example", "recorded"]
 
 IDENTITIES = frozenset({"aten.dropout.default", "aten.feature_dropout.default", "aten.alpha_dropout.default"})
 """Operators that do nothing in evaluation."""
+
+ASSERTIONS = frozenset({"aten._assert_tensor_metadata.default"})
+"""What ``torch.export`` puts beside a conversion of types: it gives nothing."""
 
 POOLS = frozenset(f"aten::{kind}_pool{n}d" for kind in ("max", "avg") for n in (1, 2, 3))
 """Without a stride they step by their window; oneDNN Graph wants to be told."""
@@ -36,11 +39,14 @@ class Captured:
         several results of an operator is a ``getitem`` here.
     example : tuple of torch.Tensor
         Inputs that it was captured with.
+    sources : mapping of str to str
+        Parameter of the graph -> its name in the module that was captured; constants, which have none, are missing.
     """
 
     graph: InferenceGraph
     module: torch.fx.GraphModule
     example: tuple[torch.Tensor, ...]
+    sources: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def capture(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> Captured:
@@ -61,12 +67,8 @@ def capture(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> Captured
     """
     import torch
 
-    if any(one.training for one in module.modules()):
-        raise InputError("capture: the module is in training; backends run inference: call module.eval() first")
-    if not inputs or not all(isinstance(one, torch.Tensor) for one in inputs):
-        raise InputError(f"capture: expected a sequence of tensors as inputs (got {inputs!r:.80})")
+    example = checked_example(module, inputs)
     with torch.no_grad():
-        example = tuple(one.detach().clone(memory_format=torch.preserve_format) for one in inputs)
         try:
             program = torch.export.export(module, example)
         except Exception as error:
@@ -78,6 +80,23 @@ def capture(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> Captured
         return _read(program, example)
 
 
+def checked_example(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """Copies of the inputs.
+
+    Raises
+    ------
+    InputError
+        If the module is in training, or the inputs are no tensors.
+    """
+    import torch
+
+    if any(one.training for one in module.modules()):
+        raise InputError("capture: the module is in training; backends run inference: call module.eval() first")
+    if not inputs or not all(isinstance(one, torch.Tensor) for one in inputs):
+        raise InputError(f"capture: expected a sequence of tensors as inputs (got {inputs!r:.80})")
+    return tuple(one.detach().clone(memory_format=torch.preserve_format) for one in inputs)
+
+
 def _read(program: torch.export.ExportedProgram, example: tuple[torch.Tensor, ...]) -> Captured:
     import torch
     from torch.export.graph_signature import InputKind, OutputKind
@@ -86,7 +105,7 @@ def _read(program: torch.export.ExportedProgram, example: tuple[torch.Tensor, ..
     free = [node.name for node in flat.nodes if _is_free(node)]
     if free:
         raise InputError(f"capture: the shape of {free[0]!r} depends on data; a placement is for fixed shapes")
-    held = dict[str, Any]()
+    held, sources = dict[str, Any](), dict[str, str]()
     given = list[str]()
     for spec in program.graph_signature.input_specs:
         name = spec.arg.name
@@ -97,6 +116,8 @@ def _read(program: torch.export.ExportedProgram, example: tuple[torch.Tensor, ..
             source = program.state_dict if spec.target in program.state_dict else program.constants
             tensor: Any = source[spec.target]
             held[name] = tensor.detach()
+            if spec.kind is not InputKind.CONSTANT_TENSOR:
+                sources[name] = spec.target
         else:
             raise InputError(f"capture: input {name!r} is a {spec.kind.name.lower()}; expected tensors")
     outputs = program.graph_signature.output_specs
@@ -129,7 +150,8 @@ def _read(program: torch.export.ExportedProgram, example: tuple[torch.Tensor, ..
     graph.eliminate_dead_code()
     graph.lint()
     module = torch.fx.GraphModule(root, graph)
-    return Captured(_described(module, example), module, example)
+    used = {node.name: sources[node.name] for node in graph.nodes if node.op == "get_attr" and node.name in sources}
+    return Captured(_described(module, example), module, example, used)
 
 
 def _add(graph: torch.fx.Graph, node: torch.fx.Node, made: dict[Any, Any]) -> None:
@@ -139,6 +161,8 @@ def _add(graph: torch.fx.Graph, node: torch.fx.Node, made: dict[Any, Any]) -> No
     target = node.target
     if str(target) in IDENTITIES:
         made[node] = made[node.args[0]]
+        return
+    if str(target) in ASSERTIONS:
         return
     schema = getattr(target, "_schema", None)
     if schema is None and target is not operator.getitem:

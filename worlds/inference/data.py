@@ -17,7 +17,7 @@ from .case import InferenceCase
 from .network import check_name
 from .solve import MEASURING, PLANNERS
 
-__all__ = ["InferenceData", "check_planner", "kept_file", "load_data", "table_of"]
+__all__ = ["InferenceData", "check_planner", "graphs_folder", "kept_file", "load_data", "table_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,3 +121,8 @@ def kept_file() -> Path:
     """Where costs are kept between plans if nobody says: the user's folder for what can be made again."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(base) if base else Path.home() / ".cache") / "meshwright" / "backend-costs.json"
+
+
+def graphs_folder(kept: Path | None) -> Path:
+    """Where graphs of networks are kept: beside the costs."""
+    return (kept_file() if kept is None else kept).with_suffix(".graphs")

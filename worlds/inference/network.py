@@ -36,10 +36,19 @@ def check_name(model: str) -> None:
             raise InputError(f"model: {str(error).removeprefix('network: ')}") from None
 
 
-def captured_network(model: str, batch: int, folder: Path) -> Captured:
+def captured_network(model: str, batch: int, folder: Path, graphs: Path | None = None) -> Captured:
     """The network's operators, with its weights and an example input.
 
     Weights of our networks are random, the same each time; a user's module has its own.
+
+    Parameters
+    ----------
+    model, batch
+        As the case says.
+    folder : Path
+        That a file's path is relative to.
+    graphs : Path, optional
+        Folder that keeps graphs: the second time a network is run once instead of captured.
 
     Raises
     ------
@@ -47,6 +56,7 @@ def captured_network(model: str, batch: int, folder: Path) -> Captured:
         If there is no such network, torch is missing, or it cannot be captured at this batch.
     """
     from ...runtime.backends.capture import capture
+    from ...runtime.backends.keeping import capture_kept
 
     check_name(model)
     if is_file(model):
@@ -59,7 +69,7 @@ def captured_network(model: str, batch: int, folder: Path) -> Captured:
         except ModuleNotFoundError as error:
             raise InputError(f"model: {error}") from None
         module, inputs = made.module, made.inputs(batch)
-    return capture(module, inputs)
+    return capture(module, inputs) if graphs is None else capture_kept(module, inputs, graphs)
 
 
 def _users(model: str, batch: int, folder: Path) -> tuple[Any, tuple[Any, ...]]:

@@ -18,6 +18,7 @@ from ....runtime.collage.rounds import in_rounds
 from ...door import Answer, Asked
 from ...words import table
 from ..case import InferenceCase
+from ..data import graphs_folder
 from ..network import captured_network
 from ..options import MeasureOptions
 from ..plan import InferencePlan
@@ -46,7 +47,7 @@ def _costs(asked: Asked) -> Answer:
     case, options = cast(InferenceCase, asked.case), cast(MeasureOptions, asked.options)
     if case.costs is not None:
         raise InputError("costs: is what measuring makes; leave it out, and say --out FILE")
-    captured = captured_network(case.model, case.workload.batch, asked.folder)
+    captured = captured_network(case.model, case.workload.batch, asked.folder, graphs_folder(options.kept))
     found = costs_here(case, asked, captured, options.kept, options.timeout)
     rows = [
         {

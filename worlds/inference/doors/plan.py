@@ -17,7 +17,7 @@ from ...cases import called
 from ...door import Answer, Asked
 from ...words import table as text_table
 from ..case import InferenceCase
-from ..data import check_planner
+from ..data import check_planner, graphs_folder
 from ..network import captured_network
 from ..options import PlanOptions
 from ..plan import InferencePlan
@@ -48,7 +48,8 @@ def decided(asked: Asked) -> Answer:
         check_planner(case)
     begun, first = time.monotonic(), cases[0]
     needed = options.again or first.costs is None or any(case.planner.name in MEASURING for case in cases)
-    captured = captured_network(first.model, first.workload.batch, asked.folder) if needed else None
+    graphs = graphs_folder(options.kept)
+    captured = captured_network(first.model, first.workload.batch, asked.folder, graphs) if needed else None
     costs = costs_here(first, asked, captured, options.kept)
     compiler = None if captured is None else Compiler(captured, backends((*first.backends, DEFAULT)))
     choices: dict[str, Choice] = {}
