@@ -105,9 +105,9 @@ def largest(
     return replace(whole.instances({_LARGEST: 4}), name="planned/S4")
 
 
-def lengthened(short: Planned) -> tuple[LayerTable, CommModel]:
-    """A plan of `SHORT` layers with the middle one repeated, so that there are as many as the model has."""
-    table, layers = short.table, SIZES[_LARGEST][1]["layers"]
+def lengthened(short: Planned, layers: int = SIZES[_LARGEST][1]["layers"]) -> tuple[LayerTable, CommModel]:
+    """A plan of `SHORT` layers with the middle one repeated, so that there are `layers`, as many as the model has."""
+    table = short.table
     blocks = [layer.block for layer in table.layers]
     middle = SHORT // 2
     first, last = blocks.index(middle), len(blocks) - blocks[::-1].index(middle)

@@ -6,6 +6,7 @@ import pytest
 from meshwright.profiles import ParallelConfig, model_set
 from meshwright.reproduce.alpaserve import fig12, fig13, fig14, fig15, fig17, table2
 from meshwright.reproduce.alpaserve.experiments.largest_models import RELEASED, WINNER, answer_of
+from meshwright.reproduce.alpaserve.experiments.planned import SHORT, lengthened, planned
 from meshwright.reproduce.alpaserve.experiments.points import Points
 from meshwright.reproduce.alpaserve.experiments.systems import SYSTEMS, Traffic, crossing
 from meshwright.simulator import Group, Placement
@@ -122,6 +123,17 @@ def test_fig13_counts_groups_of_the_papers_kind():
     assert all(text.startswith("planned latencies") for text in texts["planned "])
     assert fig13.judged(frame, answer(right, right), "planned ")[2].verdict == "holds"
     assert fig13.judged(frame, answer(other, other), "planned ")[2].verdict == "does not hold"
+
+
+def test_a_plan_of_few_layers_stands_for_a_deep_model():
+    ops = (1, 2)
+    table, comm = lengthened(planned("bert-104b", ops, layers=SHORT), 9)
+    whole = planned("bert-104b", ops, layers=9)
+    assert [layer.block for layer in table.layers] == [layer.block for layer in whole.table.layers]
+    for op in ops:
+        assert table.latency(op).tolist() == pytest.approx(whole.table.latency(op).tolist())
+        assert table.weight_bytes(op).tolist() == pytest.approx(whole.table.weight_bytes(op).tolist())
+        assert comm.planned_s[op][1] == pytest.approx(whole.comm.planned_s[op][1])
 
 
 def test_fig13_within_the_released_limits_two_groups_share_the_models_evenly():
