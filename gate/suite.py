@@ -208,7 +208,9 @@ class Suite(Shown):
             except InputError as error:
                 wrong.setdefault(case.world, error)
         if kept:
-            return replace(self, cases=tuple(kept))
+            # What the shipped suite names lies beside it, but a planner's file where the command is said.
+            elsewhere = not self.where and ".py" in planner
+            return replace(self, cases=tuple(kept), folder=Path() if elsewhere else self.folder)
         if len(wrong) == 1:
             raise next(iter(wrong.values()))
         said = "; ".join(f"{name}: {' '.join(str(error).split())}" for name, error in wrong.items())
@@ -232,7 +234,8 @@ def load_suite(path: str | Path) -> Suite:
 
     if str(path) == STANDARD:
         shipped = resources.files("meshwright.gate") / "data" / f"{STANDARD}.yaml"
-        return read_suite(parse(shipped.read_text(encoding="utf-8"), f"{STANDARD}.yaml"), Path(), "")
+        text = shipped.read_text(encoding="utf-8")
+        return read_suite(parse(text, f"{STANDARD}.yaml"), Path(str(shipped)).parent, "")
     file = readable(path)
     try:
         text = file.read_text(encoding="utf-8")

@@ -1,50 +1,36 @@
 """`place`: the cheapest cover of a graph by matches that can run, exactly.
 
-The search begins at the graph's output, as Algorithm 1 of thesis 003 does. A state is a set of covered operators that
-holds, with an operator, all that depend on it. A match can be added if all that depends on it is covered; so every
-chain of states is a plan that runs, in reverse, and no circle can come about.
-
-Of a plan's many chains one suffices. In a state, look at the uncovered operator that comes last; all its readers are
-covered. Its match is added if it can be. If not, an operator outside depends on it that is uncovered: the last of these
-is looked at in the same way. In a plan without circles this ends. So from a state only the matches are tried to which
-this can lead. Where only the root of each match is read outside, these are the matches that hold the last uncovered
-operator: its readers are covered, hence it is the root.
-
-With boundaries, a state also holds which backends read each of its open values: those that covered operators read and
-that are not covered themselves. Of two such states over the same operators one is dropped if it costs more even where
-the open values favour it most.
+Most graphs are small or narrow, and a search over states answers at once (`search`). For others a linear programme
+(`program`) says what any plan costs at least, and what each operator is worth. If it takes matches whole and none wait
+in a circle, that is the answer. If not, the search runs again over what a plan within a small reach of the bound can
+have: what it finds there is the cheapest of all, and if there is nothing the reach grows. Where even that is too wide,
+a mixed-integer programme answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ...errors import InfeasibleError, InputError, LimitError
 from .instance import Instance, read_instance
-from .masks import Masks, masks_of
+from .masks import masks_of
 from .placement import Placement, placement_of
-from .program import by_program
+from .program import MARGIN, Programme, Relaxed
+from .search import Search, TooWide
 
-__all__ = ["MOST_STEPS", "Search", "TooWide", "place"]
+__all__ = ["MOST_STEPS", "near", "place"]
 
+FIRST_STEPS = 10_000
+"""Steps after which the first search gives up: about 0.1 s, what the linear programme takes."""
 MOST_STEPS = 200_000
-"""Steps after which `place` gives up its search over states: about 1.4 s. Drawn networks of 1,000 operators and 7,700
-matches took 6,000 to 150,000, one of eight branches and matches with several results 350,000."""
+"""Steps after which the searches within reach of the bound give up: 0.5 to 1.4 s."""
 SECONDS = 120.0
-"""Most seconds for each mixed-integer programme by default: a guess at what is acceptable."""
-
-Readers = tuple[tuple[int, tuple[int, ...]], ...]
-"""Open values (bits), each with the sorted numbers of the backends that read it."""
-Cell = tuple[float, int, Any]
-"""Milliseconds so far, the last match, and the cell before it."""
-
-
-class TooWide(Exception):
-    """The search over states took all its steps. `done` is the share of operators that it had covered."""
-
-    def __init__(self, done: float) -> None:
-        self.done = done
+"""Most seconds for each programme by default: a guess at what is acceptable."""
+REACH = 0.001
+"""First reach over the bound, as a share of it: a guess; answers of drawn graphs were 0 to 0.6 % above it."""
+FAR = 0.01
+"""Least reach of the mixed-integer programme, for which a second solution costs more than a larger first."""
 
 
 def place(instance: Instance | Mapping[str, Any], *, steps: int = MOST_STEPS, seconds: float = SECONDS) -> Placement:
@@ -58,8 +44,8 @@ def place(instance: Instance | Mapping[str, Any], *, steps: int = MOST_STEPS, se
     instance : Instance or mapping
         See `read_instance`.
     steps : int
-        Most steps of the search over states: a match tried in a state, or two states compared. If they do not suffice,
-        a mixed-integer programme answers instead (`by_program`).
+        Most steps of the search over states: a match tried in a state, or two states compared. If 10,000 do not suffice
+        it begins anew, near the bound of a linear programme, and a mixed-integer one takes over after `steps` there.
     seconds : float
         Most seconds for each of its programmes. With 0 there is none.
 
@@ -80,145 +66,53 @@ def place(instance: Instance | Mapping[str, Any], *, steps: int = MOST_STEPS, se
     if steps < 1 or not seconds >= 0:
         raise InputError(f"expected steps >= 1 and seconds >= 0 (got {steps} and {seconds})")
     masks = masks_of(given)
-    search = Search(given, masks, steps)
+    search = Search(given, masks, steps if seconds == 0 else min(steps, FIRST_STEPS))
     try:
-        found = search.best()
+        found, held = search.best(), search.held
     except TooWide as end:
         if seconds == 0:
             raise LimitError(
                 f"collage-op: our limit of {steps:,} steps ended the search with {end.done:.0%} of the operators "
                 "covered, so the cheapest placement is not known; raise it (steps=…) or allow a programme (seconds=…)"
             ) from None
-        found = by_program(given, masks, seconds)
-    return placement_of(given, found, "collage-op", search.held)
+        programme = Programme(given, masks, seconds)
+        found, more = near(given, programme, programme.relaxed(), steps)
+        held = search.held + more
+    return placement_of(given, found, "collage-op", held)
 
 
-class Search:
-    """One search over the states of an instance.
+def near(instance: Instance, programme: Programme, relaxed: Relaxed, steps: int) -> tuple[list[int], int]:
+    """Indices of the matches of the cheapest placement, and how many states were held for it.
 
     Parameters
     ----------
     instance : Instance
         What is asked.
-    masks : Masks
-        The same as bits.
+    programme : Programme
+        The same as a programme.
+    relaxed : Relaxed
+        What it says of the bound.
     steps : int
-        Most steps; see `place`.
+        Most steps of all searches together.
+
+    Raises
+    ------
+    InfeasibleError
+        If there is none.
+    LimitError
+        If the programme is not solved in its time.
     """
-
-    def __init__(self, instance: Instance, masks: Masks, steps: int) -> None:
-        self.masks, self.most, self.taken, self.held = masks, steps, 0, 0
-        self._boundary = instance.boundary_cost
-        # Backends that can make each value, where that is a choice.
-        makers = [frozenset(masks.backend[j] for j in those) for those in masks.holding]
-        self._makers = [tuple(sorted(those)) for those in makers]
-        self._chosen = [len(those) > 1 and self._boundary > 0 for those in makers]
-
-    def best(self) -> list[int]:
-        """Indices of the matches of the cheapest placement.
-
-        Raises
-        ------
-        InfeasibleError
-            If there is none.
-        TooWide
-            If the steps do not suffice.
-        """
-        masks, whole = self.masks, self.masks.all
-        levels: list[dict[int, dict[Readers, Cell]]] = [{} for _ in range(len(masks.ids) + 1)]
-        levels[0][0] = {(): (0.0, -1, None)}
-        furthest = 0
-        for size, level in enumerate(levels[:-1]):
-            for covered, cells in level.items():
-                furthest = covered
-                kept = self._undominated(cells)
-                for j in self.steps(covered):
-                    following = covered | masks.members[j]
-                    there = levels[size + masks.members[j].bit_count()].setdefault(following, {})
-                    for readers, cell in kept:
-                        added, after = self._read(readers, j) if self._boundary else (0.0, readers)
-                        cost = cell[0] + masks.cost[j] + added
-                        known = there.get(after)
-                        if known is None:
-                            self.held += 1
-                        if known is None or cost < known[0]:
-                            there[after] = (cost, j, cell)
-                    self.taken += len(kept)
-                if self.taken > self.most:
-                    raise TooWide(size / len(masks.ids))
-            level.clear()  # cells that are still of use are held by those that follow them
-        if whole not in levels[-1]:
-            left = masks.ids[(whole & ~furthest).bit_length() - 1]
-            raise InfeasibleError(
-                f"the matches cannot be put together: no set of them covers every operator once without a circle; a "
-                f"match of operator {left} alone may be what is missing"
-            )
-        _, j, cell = min(levels[-1][whole].values(), key=lambda cell: cell[0])
-        found = list[int]()
-        while cell is not None:
-            found.append(masks.index[j])
-            _, j, cell = cell
-        return found
-
-    def steps(self, covered: int) -> Iterator[int]:
-        """Matches that are tried next; see the module."""
-        masks = self.masks
-        last = (masks.all & ~covered).bit_length() - 1
-        found: dict[int, None] = {}
-        self._look(last, covered, 0, found)
-        return iter(found)
-
-    def _look(self, bit: int, covered: int, waiting: int, found: dict[int, None]) -> None:
-        """Add to `found` the matches to which an operator leads, while others wait for it."""
-        masks = self.masks
-        taken = covered | waiting
-        self.taken += 1
-        for j in masks.holding[bit]:
-            if masks.members[j] & taken:
-                continue
-            missing = masks.after[j] & ~covered
-            if not missing:
-                found[j] = None
-            elif not missing & waiting:  # else they would wait for each other
-                self._look(missing.bit_length() - 1, covered, waiting | masks.members[j], found)
-
-    def _read(self, readers: Readers, j: int) -> tuple[float, Readers]:
-        """What the boundaries of a match cost that are known once it is added, and the open values after that."""
-        masks = self.masks
-        backend, members = masks.backend[j], masks.members[j]
-        added, open_values = 0, dict[int, tuple[int, ...]]()
-        for value, those in readers:
-            if members >> value & 1:
-                added += len(those) - those.count(backend)
-            else:
-                open_values[value] = those
-        for value in masks.values[j]:
-            if self._chosen[value]:
-                open_values[value] = tuple(sorted((*open_values.get(value, ()), backend)))
-            elif self._makers[value][0] != backend:
-                added += 1
-        return added * self._boundary, tuple(sorted(open_values.items()))
-
-    def _undominated(self, cells: dict[Readers, Cell]) -> list[tuple[Readers, Cell]]:
-        """Cells that can still be part of the cheapest plan, the cheapest first."""
-        if len(cells) == 1:
-            return list(cells.items())
-        kept = list[tuple[Readers, Cell]]()
-        self.taken += len(cells)
-        for readers, cell in sorted(cells.items(), key=lambda item: item[1][0]):
-            for theirs, other in kept:
-                if other[0] + self._most_more(theirs, readers) <= cell[0]:
-                    break
-            else:
-                self.taken += len(kept)
-                kept.append((readers, cell))
-        return kept
-
-    def _most_more(self, one: Readers, other: Readers) -> float:
-        """By how much the boundaries of one state's open values can exceed those of another over the same operators."""
-        crossings = 0
-        for (value, a), (_, b) in zip(one, other, strict=True):
-            if a != b:
-                apart = len(a) - len(b)
-                crossings += max(apart - a.count(maker) + b.count(maker) for maker in self._makers[value])
-        return crossings * self._boundary
+    if relaxed.whole and not programme.forbid(relaxed.taken):
+        return programme.named(relaxed.taken), 0
+    held, left, reach = 0, steps, max(REACH * relaxed.bound, MARGIN)
+    while True:
+        masks = programme.above(relaxed, reach)
+        search = Search(instance, masks, left, reach)
+        try:
+            return search.best(), held + search.held
+        except TooWide:
+            return programme.best(relaxed, max(reach, FAR * relaxed.bound)), held + search.held
+        except InfeasibleError:
+            if search.dropped == 0 and masks.holding == programme.masks.holding:
+                raise
+        held, left, reach = held + search.held, left - search.taken, 2 * reach

@@ -1,11 +1,17 @@
-"""`by_program`: the cheapest cover as a mixed-integer programme, for graphs whose states are too many for `Search`.
+"""`Programme`: the cheapest cover as a linear and mixed-integer programme, for graphs with too many states.
 
 One variable says of each match whether it is taken. Each operator is in exactly one match. A boundary is paid for by a
 variable for each edge and reading backend, which is at least "a match of that backend reads the value here" less "a
-match of that backend makes it". Circles are forbidden when they turn up: the programme is solved; if matches of the
-answer wait for each other, no answer may hold all matches of one such circle again; and so on until there is none.
+match of that backend makes it elsewhere". That the last says "elsewhere" makes the relaxation tight: on drawn graphs of
+matches whose inner values nobody else reads it was whole, or within 0.02 % of the answer.
 
-The answer is proven: each programme allows all plans without circles, so the first best answer without one is best.
+So the relaxation comes first. If it is whole and nothing waits in a circle, it is the answer. If not, its prices say by
+how much a plan with some match is at least above the bound. The programme is solved with the matches alone that a plan
+within a small reach of the bound can have. If its answer is within that reach, no other is better; else the reach is
+the answer's own.
+
+Circles are forbidden when they turn up: no answer may pass, in matches of whatever backend, from value to reader round
+the same way again.
 """
 
 from __future__ import annotations
@@ -15,22 +21,54 @@ from __future__ import annotations
 # pyright: reportArgumentType=false
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import InfeasibleError, LimitError
 from .instance import Instance
 from .masks import Masks
 
-__all__ = ["by_program"]
+__all__ = ["Programme", "Relaxed"]
 
 ROUNDS = 200
-"""Most programmes. In drawn graphs of 1,000 operators 1 to 7 were seen."""
+"""Most programmes of one answer. In drawn graphs of 1,000 operators 1 to 3 were seen."""
 FINE = 1e3
 """The solver stops within 1e-6 of the best; so costs are given to it in microseconds: 1e-9 ms."""
+MARGIN = 1e-6
+"""Milliseconds by which a match may be beyond the reach and is kept: prices hold within 1e-10 for each of a plan."""
+NONE = "the matches cannot be put together: no set of them covers every operator once without a circle"
+
+Entries = Sequence[tuple[int, int, float]]
+"""Row, column and value of what is not zero."""
 
 
-def by_program(instance: Instance, masks: Masks, seconds: float) -> list[int]:
-    """Indices of the matches of the cheapest placement.
+@dataclass(frozen=True, eq=False)
+class Relaxed:
+    """What a plan costs at least.
+
+    Parameters
+    ----------
+    bound : float
+        Milliseconds.
+    taken : list of int
+        Numbers of the matches that are taken, more than half.
+    whole : bool
+        Whether no match is taken by a fraction.
+    prices : list of float
+        Bit -> what its operator is worth; their sum is the bound.
+    reduced : array of float
+        Variable -> by how much a plan in which it is 1 is above the bound at least.
+    """
+
+    bound: float
+    taken: list[int]
+    whole: bool
+    prices: list[float]
+    reduced: Any
+
+
+class Programme:
+    """The programme of an instance; see the module.
 
     Parameters
     ----------
@@ -39,91 +77,194 @@ def by_program(instance: Instance, masks: Masks, seconds: float) -> list[int]:
     masks : Masks
         The same as bits.
     seconds : float
-        Most seconds for each programme.
-
-    Raises
-    ------
-    InfeasibleError
-        If there is none.
-    LimitError
-        If it is not known in `seconds`, or after `ROUNDS` programmes.
+        Most seconds of a solution.
     """
-    import numpy as np
-    from scipy.optimize import Bounds, LinearConstraint, milp
-    from scipy.sparse import csr_array
 
-    n_matches = len(masks.members)
-    edges = _edges(instance, masks) if instance.boundary_cost > 0 else []
-    n = n_matches + len(edges)
-    cost = FINE * np.array([*masks.cost, *[instance.boundary_cost] * len(edges)])
-    one = np.array([0.0] * n_matches + [np.inf] * len(edges))
-    one[:n_matches] = 1.0
-    whole = np.array([1] * n_matches + [0] * len(edges))
+    def __init__(self, instance: Instance, masks: Masks, seconds: float) -> None:
+        import numpy as np
 
-    def rows(entries: Sequence[tuple[int, int, float]], count: int) -> Any:
-        at = np.array(entries, float).reshape(-1, 3)
-        return csr_array((at[:, 2], (at[:, 0].astype(int), at[:, 1].astype(int))), shape=(count, n))
+        self.masks, self.seconds, self.n_matches = masks, seconds, len(masks.members)
+        self._bit = {v: b for b, v in enumerate(masks.ids)}
+        self._inputs = [[self._bit[x] for x in instance.by_id[v].inputs if x >= 0] for v in masks.ids]
+        edges = self._edges() if instance.boundary_cost > 0 else []
+        self.n = self.n_matches + len(edges)
+        self._cost = FINE * np.array([*masks.cost, *[instance.boundary_cost] * len(edges)])
+        self._cover = self._rows([(b, j, 1.0) for b, those in enumerate(masks.holding) for j in those], len(masks.ids))
+        entries = [(k, self.n_matches + k, -1.0) for k in range(len(edges))]
+        entries += [(k, j, 1.0) for k, (reading, _) in enumerate(edges) for j in reading]
+        entries += [(k, j, -1.0) for k, (_, making) in enumerate(edges) for j in making]
+        self._paid = self._rows(entries, len(edges))
+        self._circles = list[tuple[set[int], int]]()
 
-    cover = rows([(b, j, 1.0) for b, those in enumerate(masks.holding) for j in those], len(masks.ids))
-    limits: list[Any] = [LinearConstraint(cover, 1.0, 1.0)]
-    if edges:
-        entries = [(k, n_matches + k, 1.0) for k in range(len(edges))]
-        entries += [(k, j, -1.0) for k, (reading, _) in enumerate(edges) for j in reading]
-        entries += [(k, j, 1.0) for k, (_, making) in enumerate(edges) for j in making]
-        limits.append(LinearConstraint(rows(entries, len(edges)), 0.0, np.inf))
-    circles = list[list[int]]()
-    for _ in range(ROUNDS):
-        more = list[Any]()
-        if circles:
-            entries = [(k, j, 1.0) for k, circle in enumerate(circles) for j in circle]
-            most = np.array([len(circle) - 1.0 for circle in circles])
-            more.append(LinearConstraint(rows(entries, len(circles)), -np.inf, most))
+    def relaxed(self) -> Relaxed:
+        """The bound: the cheapest cover by fractions of matches, whether or not some wait in a circle.
+
+        Raises
+        ------
+        InfeasibleError
+            If not even fractions cover every operator.
+        LimitError
+            If it takes too long.
+        """
+        import numpy as np
+        from scipy.optimize import linprog
+
+        answer = linprog(
+            self._cost, self._paid, np.zeros(self._paid.shape[0]), self._cover, np.ones(self._cover.shape[0]),
+            bounds=(0, None), method="highs-ds", options={"time_limit": self.seconds},
+        )  # fmt: skip
+        self._check(answer)
+        worth = answer.eqlin.marginals
+        reduced = self._cost - self._cover.T @ worth - self._paid.T @ answer.ineqlin.marginals
+        values = answer.x[: self.n_matches]
+        whole = bool(((values < 1e-6) | (values > 1 - 1e-6)).all())
+        return Relaxed(float(worth.sum()) / FINE, self._taken(values), whole, (worth / FINE).tolist(), reduced / FINE)
+
+    def above(self, relaxed: Relaxed, reach: float) -> Masks:
+        """The matches that a plan within reach of the bound can have, each with its cost above what it covers is worth.
+
+        A plan's costs then add up to what it is above the bound, and a state's are never above what all plans through
+        it are: what open values are worth is left out.
+        """
+        kept, masks = relaxed.reduced <= reach + MARGIN, self.masks
+        holding = tuple(tuple(j for j in those if kept[j]) for those in masks.holding)
+        over = list(masks.cost)
+        for price, those in zip(relaxed.prices, masks.holding, strict=True):
+            for j in those:
+                over[j] -= price
+        return replace(masks, cost=tuple(over), holding=holding)
+
+    def best(self, relaxed: Relaxed, reach: float) -> list[int]:
+        """Indices of the matches of the cheapest placement, as the mixed-integer programme finds them.
+
+        Raises
+        ------
+        InfeasibleError
+            If there is none.
+        LimitError
+            If it is not known in `seconds`, or after `ROUNDS` programmes.
+        """
+        for _ in range(ROUNDS):
+            kept = relaxed.reduced <= reach + MARGIN
+            found = self._whole(kept)
+            if found is None:
+                if kept.all():
+                    raise InfeasibleError(NONE)
+                reach = max(4 * reach, MARGIN)
+                continue
+            taken, cost = found
+            if self.forbid(taken):
+                continue
+            if kept.all() or cost - relaxed.bound <= reach + MARGIN / 2:
+                return self.named(taken)
+            reach = cost - relaxed.bound
+        raise LimitError(f"collage-op: {ROUNDS} mixed-integer programmes in a row had circles in their answers")
+
+    def named(self, taken: Sequence[int]) -> list[int]:
+        """Indices of these matches in the instance."""
+        return [self.masks.index[j] for j in taken]
+
+    def forbid(self, taken: Sequence[int]) -> bool:
+        """Whether some of the matches that are taken wait in a circle; no answer goes that way again."""
+        masks = self.masks
+        owner = {b: j for j in taken for b in range(len(masks.ids)) if masks.members[j] >> b & 1}
+        found = _circles({j: sorted({owner[value] for value in masks.values[j]}) for j in taken})
+        for circle in found:
+            # In each match: the operator that reads from the next, and the value that the one before reads of it.
+            steps = [self._edge(j, k) for j, k in zip(circle, [*circle[1:], circle[0]], strict=True)]
+            ways = [{reader, steps[i - 1][1]} for i, (reader, _) in enumerate(steps)]
+            those = set[int]()
+            for way in ways:
+                those |= set.intersection(*(set(masks.holding[b]) for b in way))
+            self._circles.append((those, len(circle)))
+        return bool(found)
+
+    def _edge(self, reading: int, making: int) -> tuple[int, int]:
+        """An operator of one match and a value of the other that it reads."""
+        own, theirs = self.masks.members[reading], self.masks.members[making]
+        return next(
+            (b, x) for b in range(own.bit_length()) if own >> b & 1 for x in self._inputs[b] if theirs >> x & 1
+        )  # fmt: skip
+
+    def _whole(self, kept: Any) -> tuple[list[int], float] | None:
+        """Matches that are taken and their cost, if only those kept may be; None if they cannot cover all."""
+        import numpy as np
+        from scipy.optimize import Bounds, LinearConstraint, milp
+
+        most = np.array([length - 1.0 for _, length in self._circles])
+        limits = [(self._cover, 1.0, 1.0), (self._paid, -np.inf, 0.0), (self._forbidden(), -np.inf, most)]
         answer = milp(
-            cost, integrality=whole, bounds=Bounds(0.0, one), constraints=[*limits, *more],
-            options={"mip_rel_gap": 0.0, "time_limit": seconds},
+            self._cost, integrality=np.arange(self.n) < self.n_matches, bounds=Bounds(0.0, np.where(kept, 1.0, 0.0)),
+            constraints=[LinearConstraint(*limit) for limit in limits if limit[0].shape[0]],
+            options={"mip_rel_gap": 0.0, "time_limit": self.seconds},
         )  # fmt: skip
         if answer.status == 2:
-            raise InfeasibleError(
-                "the matches cannot be put together: no set of them covers every operator once without a circle"
-            )
+            return None
+        self._check(answer)
+        return self._taken(answer.x), float(answer.fun) / FINE
+
+    def _taken(self, values: Any) -> list[int]:
+        return [j for j in range(self.n_matches) if values[j] > 0.5]
+
+    def _forbidden(self) -> Any:
+        """A row for each circle: in how many of its steps an answer may be at most one fewer than there are."""
+        entries = [(k, j, 1.0) for k, (those, _) in enumerate(self._circles) for j in sorted(those)]
+        return self._rows(entries, len(self._circles))
+
+    def _check(self, answer: Any) -> None:
+        if answer.status == 2:
+            raise InfeasibleError(NONE)
         if answer.x is None or answer.status != 0:
             raise LimitError(
-                f"collage-op: the mixed-integer programme was not solved in {seconds:g} s, so the cheapest placement "
-                "is not known; allow more (seconds=…), or give fewer matches that reach across parallel branches"
+                f"collage-op: the mixed-integer programme was not solved in {self.seconds:g} s, so the cheapest "
+                "placement is not known; allow more (seconds=…), or give fewer matches that reach across parallel "
+                "branches"
             )
-        taken = [j for j in range(n_matches) if answer.x[j] > 0.5]
-        found = _circles(masks, taken)
-        if not found:
-            return [masks.index[j] for j in taken]
-        circles += found
-    raise LimitError(f"collage-op: {ROUNDS} mixed-integer programmes in a row had circles in their answers")
+
+    def _rows(self, entries: Entries, count: int) -> Any:
+        import numpy as np
+        from scipy.sparse import csr_array
+
+        at = np.array(entries, float).reshape(-1, 3)
+        return csr_array((at[:, 2], (at[:, 0].astype(int), at[:, 1].astype(int))), shape=(count, self.n))
+
+    def _edges(self) -> list[tuple[list[int], list[int]]]:
+        """For each value, operator that reads it, and backend: the matches that read it there, and those that make it.
+
+        A match that reads a value at several operators is listed at the first of them, since it pays once. One that
+        makes the value and holds the reader is not listed: nobody reads the value there then.
+        """
+        masks = self.masks
+        reading: dict[tuple[int, int, int], list[int]] = {}
+        for j, members in enumerate(masks.members):
+            first: dict[int, int] = {}
+            for b in _bits(members):
+                for value in self._inputs[b]:
+                    if not members >> value & 1:
+                        first.setdefault(value, b)
+            for value, b in first.items():
+                reading.setdefault((value, b, masks.backend[j]), []).append(j)
+        return [
+            (those, [j for j in masks.holding[value] if masks.backend[j] == backend and not masks.members[j] >> b & 1])
+            for (value, b, backend), those in reading.items()
+        ]
 
 
-def _edges(instance: Instance, masks: Masks) -> list[tuple[list[int], list[int]]]:
-    """For each value, operator that reads it, and backend: the matches that read it there, and those that make it.
-
-    A match that reads a value at several operators is listed at the first of them, since it pays once.
-    """
-    bit = {v: b for b, v in enumerate(masks.ids)}
-    reading: dict[tuple[int, int, int], list[int]] = {}
-    for j, k in enumerate(masks.index):
-        for value in masks.values[j]:
-            nodes = instance.matches[k].nodes
-            first = min(bit[v] for v in nodes if masks.ids[value] in instance.by_id[v].inputs)
-            reading.setdefault((value, first, masks.backend[j]), []).append(j)
-    return [
-        (those, [j for j in masks.holding[value] if masks.backend[j] == backend])
-        for (value, _, backend), those in reading.items()
-    ]
+def _bits(mask: int) -> list[int]:
+    """Numbers of the bits that are set, ascending."""
+    found = list[int]()
+    while mask:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return found
 
 
-def _circles(masks: Masks, taken: Sequence[int]) -> list[list[int]]:
-    """For each match in a circle a shortest one through it, each circle once."""
-    owner = {b: j for j in taken for b in range(len(masks.ids)) if masks.members[j] >> b & 1}
-    waits = {j: sorted({owner[value] for value in masks.values[j]}) for j in taken}
+def _circles(waits: dict[int, list[int]]) -> list[list[int]]:
+    """For each match in a circle a shortest one through it, each circle once; each match waits for the one after it."""
     found: dict[frozenset[int], list[int]] = {}
     free = _free(waits)
-    for start in taken:
+    for start in waits:
         if start in free:
             continue
         came, queue = {start: start}, deque([start])
@@ -133,7 +274,7 @@ def _circles(masks: Masks, taken: Sequence[int]) -> list[list[int]]:
                 circle = [j]
                 while circle[-1] != start:
                     circle.append(came[circle[-1]])
-                found[frozenset(circle)] = circle
+                found[frozenset(circle)] = circle[::-1]
                 break
             for k in waits[j]:
                 if k not in came and k not in free:

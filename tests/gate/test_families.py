@@ -12,6 +12,7 @@ from meshwright.planners import training as training_planners
 from meshwright.planners.alpa import baselines
 from meshwright.planners.alpa.inter import choose
 from meshwright.planners.alpa.inter.search import Search
+from meshwright.planners.collage.placement import placement_of
 from meshwright.planners.graphpipe import planner as graphpipe
 from meshwright.planners.megatron import options as search_options
 from meshwright.planners.megatron import space as search_space
@@ -24,6 +25,7 @@ from meshwright.planners.vllm import planner as vllm_planner
 from meshwright.planners.vllm import search as vllm
 from meshwright.simulator import sharing
 from meshwright.simulator.sharing.policy import baselines as policies
+from meshwright.worlds.inference import solve as inference_solve
 from meshwright.worlds.llm import solve as llm_solve
 from meshwright.worlds.sharing import build as sharing_build
 from meshwright.worlds.sharing import guard as sharing_guard
@@ -148,6 +150,18 @@ def all_take_part(patch: Patch) -> None:
     patch.setattr(Themis, "run_compiled", lambda self, *said: honest(replace(self, fairness=0.0), *said))
 
 
+def operator_by_operator(patch: Patch) -> None:
+    """Collage that gives each operator to the backend on which it is fastest by itself."""
+    honest = inference_solve.place
+
+    def single(instance: Any, **said: Any) -> Any:
+        alone = [k for k, match in enumerate(instance.matches) if len(match.nodes) == 1]
+        found = honest(instance.only(alone), **said)
+        return placement_of(instance, [alone[k] for k in found.matches], "collage-op")
+
+    patch.setattr(inference_solve, "place", single)
+
+
 def policy_for(name: str, planted: Callable[[], Any]) -> Callable[[Patch], None]:
     """A policy's place taken by another one."""
 
@@ -217,6 +231,10 @@ PLANTED = {
         policy_for("gandiva", lambda: sharing.baseline("gandiva", 1200.0, "blind", 0)),
         ("gandiva-listed-apps",), ("gandiva-listed-apps",), "worse", ("makespan s", "apps end later"),
     ),
+    "collage fuses nothing": Planted(
+        operator_by_operator, ("collage-dcgan", "single-backend-dcgan"), ("collage-dcgan",), "worse",
+        ("latency", "operators elsewhere", "groups instead of"),
+    ),
 }  # fmt: skip
 
 
@@ -283,6 +301,12 @@ def no_memory_of_brackets(patch: Patch) -> None:
     patch.setattr(vllm, "candidates", lambda *said: iter(list(honest(*said))))
 
 
+def by_programme(patch: Patch) -> None:
+    """Collage's operator level as a mixed-integer programme, not as a search."""
+    honest = inference_solve.place
+    patch.setattr(inference_solve, "place", lambda instance: honest(instance, steps=1))
+
+
 REBUILT = {
     "alpa": Planted(masks_reversed, ("alpa-slow-network", "inter-only", "equal-layer")),
     "terapipe": Planted(slices_reversed, ("terapipe-replicas",)),
@@ -290,6 +314,7 @@ REBUILT = {
     "pipedream and piper": Planted(planners_by_another_name, ("pipedream-embeddings", "piper-branches")),
     "search": Planted(one_table_for_all, ("search-full-memory",)),
     "vllm": Planted(no_memory_of_brackets, ("vllm-tight-tpot", "vllm-fewest-devices")),
+    "collage": Planted(by_programme, ("collage-dcgan", "collage-dcgan-no-native")),
     "sharing": Planted(reference_engine, ("themis-listed-apps", "tiresias-listed-apps", "gandiva-listed-apps")),
 }
 

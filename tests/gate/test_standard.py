@@ -14,6 +14,8 @@ from meshwright.planners import PLANNERS
 from meshwright.planners.alpaserve import selection
 from meshwright.planners.training import CONFIGURATION_SEARCH, TRAINING_PLANNERS
 from meshwright.simulator.sharing import BASELINES
+from meshwright.worlds.inference.solve import MEASURING
+from meshwright.worlds.inference.solve import PLANNERS as INFERENCE_PLANNERS
 from meshwright.worlds.serving.case import ServingCase
 
 SUITE = gate.load_suite("standard")
@@ -67,9 +69,10 @@ def test_it_covers_every_family_with_several_cases() -> None:
     """Whoever adds a planner adds cases for it: each one that comes with Meshwright plans at least one."""
     planners = Counter(case.planner for case in SUITE.cases)
     assert set(planners) >= {*PLANNERS, "vllm", *TRAINING_PLANNERS, CONFIGURATION_SEARCH, "themis", *BASELINES}
+    assert set(planners) >= {*INFERENCE_PLANNERS} - {*MEASURING}  # those that measure plan otherwise each time
     for several in ("vllm", "alpa", "terapipe", "graphpipe", "pipedream", "piper", CONFIGURATION_SEARCH, "themis"):
         assert planners[several] >= 3
-    assert {case.world for case in SUITE.cases} == {"serving", "llm", "training", "sharing"}
+    assert {case.world for case in SUITE.cases} == {"serving", "llm", "training", "sharing", "inference"}
     assert sum(entry.decision is None for entry in BASELINE.cases.values()) >= 4  # that there is no plan is an answer
 
 

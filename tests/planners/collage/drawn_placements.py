@@ -60,14 +60,16 @@ def grown(draw: random.Random, inputs: list[list[int]], reach: str, tries: int, 
     return found
 
 
-def chain_of_blocks(seed: int, operators: int, matches: int, reach: str = "private") -> dict[str, Any]:
-    """Blocks of up to four branches of up to six operators, one after the other, as networks are."""
+def chain_of_blocks(
+    seed: int, operators: int, matches: int, reach: str = "private", branches: int = 4
+) -> dict[str, Any]:
+    """Blocks of up to `branches` branches of up to six operators, one after the other, as networks are."""
     draw = random.Random(seed)
     inputs: list[list[int]] = []
     last = -1
     while len(inputs) < operators:
         ends: list[int] = []
-        for _ in range(draw.randint(1, 4)):
+        for _ in range(draw.randint(1, branches)):
             end = last
             for _ in range(draw.randint(1, 6)):
                 inputs.append([end])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import networkx as nx
@@ -22,9 +23,11 @@ from meshwright.planners.collage import (
     single_backend,
     single_backends,
 )  # fmt: skip
-from meshwright.planners.collage.exact import Search
+from meshwright.planners.collage.exact import near
 from meshwright.planners.collage.masks import masks_of
-from meshwright.planners.collage.placement import running_order
+from meshwright.planners.collage.placement import placement_of, running_order
+from meshwright.planners.collage.program import Programme
+from meshwright.planners.collage.search import Search
 
 CROSSED: dict[str, Any] = {
     "nodes": [
@@ -48,10 +51,24 @@ def cost_of(planner: Any, instance: dict[str, Any]) -> float | None:
         return None
 
 
+def near_the_bound(instance: dict[str, Any], steps: int = 10**6) -> Any:
+    """The search among what is within reach of the bound, though all matches may be whole there."""
+    given = read_instance(instance)
+    programme = Programme(given, masks_of(given), 60.0)
+    found, _ = near(given, programme, replace(programme.relaxed(), whole=False), steps)
+    return placement_of(given, found, "near")
+
+
+WAYS: dict[str, Any] = {
+    "search": place, "near": near_the_bound, "programme": lambda i: near_the_bound(i, 1),
+    "whole or programme": lambda i: place(i, steps=1),
+}  # fmt: skip
+
+
 def check(seed: int) -> None:
     instance = drawn_instance(seed)
     best = cost_of(exhaustive, instance)
-    for name, planner in {"search": place, "programme": lambda i: place(i, steps=1)}.items():
+    for name, planner in WAYS.items():
         found = cost_of(planner, instance)
         assert (best is None) == (found is None), (seed, name)
         assert best is None or found == pytest.approx(best, rel=1e-9, abs=1e-9), (seed, name)
@@ -177,6 +194,36 @@ def test_a_network_of_a_thousand_operators_takes_few_steps() -> None:
     chosen = search.best()
     assert search.taken < 30_000  # 0.2 s; 18,000 were seen
     assert running_order(instance, chosen) is not None
+
+
+def test_parallel_branches_and_boundaries_are_solved_by_the_bound() -> None:
+    """Eight branches open at a time, every boundary paid for: the relaxation is whole, or nearly so."""
+    given = read_instance(chain_of_blocks(5, 300, 2200, branches=8) | {"boundary_cost": 1.0})
+    masks = masks_of(given)
+    programme = Programme(given, masks, 60.0)
+    relaxed = programme.relaxed()
+    assert place(given).cost == pytest.approx(relaxed.bound, rel=2e-3)
+    assert place(given).cost >= relaxed.bound - 1e-9
+
+
+def test_circles_are_forbidden_however_many_there_are() -> None:
+    """A ladder of crossed pairs: every cheap pair waits for its neighbour, so at most one of each crossing is taken."""
+    rungs = 6
+    nodes = [
+        {"id": 2 * k + s, "op": "x", "inputs": [2 * k + s - 2] if k else [-1]} for k in range(rungs) for s in (0, 1)
+    ]
+    nodes.append({"id": 2 * rungs, "op": "x", "inputs": [2 * rungs - 2, 2 * rungs - 1]})
+    matches = [{"backend": "one", "nodes": [n["id"]], "root": n["id"], "cost": 1.0} for n in nodes]
+    for k in range(rungs - 1):  # left here with right there, and the other way round
+        for a, b in ((2 * k, 2 * k + 3), (2 * k + 1, 2 * k + 2)):
+            matches.append({"backend": "two", "nodes": [a, b], "root": b, "cost": 0.1})
+    for boundary in (0.0, 0.2):
+        instance = {"nodes": nodes, "matches": matches, "eps": 0.01, "boundary_cost": boundary}
+        best = exhaustive(instance).cost
+        for name, planner in WAYS.items():
+            found = planner(instance)
+            assert not found.circular, name
+            assert found.cost == pytest.approx(best), name
 
 
 def test_limits_are_said() -> None:
