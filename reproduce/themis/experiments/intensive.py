@@ -76,7 +76,7 @@ CLUSTER_NOTE = (
     "network-intensive if two machines slow it by 5 % or more"
 )
 
-RESTARTS = "tested on draw 100: with restarts that cost nothing, the policies' GPU times are within 0.1 %"
+RESTARTS = "tested on eight draws: with restarts that cost nothing, the policies' GPU times are within 0.1 %"
 
 
 def judged_fairness(frame: Frame) -> list[Claim]:
