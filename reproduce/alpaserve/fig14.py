@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,13 @@ from .experiments.systems import SYSTEMS, Traffic, placement
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLUMN = next(c for c in fig12.COLUMNS if c.name == "S2@MAF1")
+COLUMN = replace(
+    next(c for c in fig12.COLUMNS if c.name == "S2@MAF1"),
+    by_devices=(48, 56, 64, 72, 80, 96, 128),
+    by_rate=(0.25, 0.5, 1, 2, 2.5, 3, 3.5, 4),
+    by_cv=(1, 2, 3, 4, 5, 6, 8),
+)
+"""The grids are the artifact's alone: attainments are compared here, not where they cross 99 % as in Fig. 12."""
 
 EXPECTED = {
     "alpaserve": Expectation(
