@@ -151,10 +151,14 @@ def test_a_timeline_and_a_picture(folder: Path) -> None:
     planned("collage-op").save("plan.json")
     assert run(["simulate", "plan.json", "--timeline", "t.json", "--png", "p.png"]) == 0
     events = [event for event in json.loads(Path("t.json").read_text())["traceEvents"] if event["ph"] == "X"]
-    assert [(event["name"], event["tid"], event["dur"]) for event in events] == [
-        ("a", 0, pytest.approx(500)), ("b", 1, pytest.approx(700)), ("c", 0, pytest.approx(500)),
-        ("d", 0, pytest.approx(500)),
+    assert [(event["name"], event["tid"], event["dur"]) for event in events if event["tid"]] == [
+        ("a", 1, pytest.approx(500)), ("b", 2, pytest.approx(700)), ("c", 1, pytest.approx(500)),
+        ("d", 1, pytest.approx(500)),
     ]  # fmt: skip
+    call = [event for event in events if not event["tid"]]
+    assert [event["name"] for event in call] == ["one", "all", "one", "one"]  # in Perfetto a name is a colour
+    assert [event["ts"] for event in call] == [pytest.approx(at) for at in (0, 500, 1200, 1700)]
+    assert len({(event["cat"], event["cname"]) for event in events}) == len({event["cname"] for event in events}) == 2
     assert Path("p.png").read_bytes()[:4] == b"\x89PNG"
 
 

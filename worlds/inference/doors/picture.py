@@ -17,9 +17,13 @@ def draw(plan: InferencePlan, ax: Any) -> Any:
     """Draw a plan; returns `ax`."""
     from matplotlib.patches import Patch
 
-    names = list(dict.fromkeys(group.backend for group in plan.groups))
-    colour = {name: f"C{k}" for k, name in enumerate(names)}
-    total = sum(group.cost_ms for group in plan.groups)
+    from ....simulator.palette import CYCLE
+
+    spent: dict[str, float] = {}
+    for group in plan.groups:
+        spent[group.backend] = spent.get(group.backend, 0.0) + group.cost_ms
+    total = sum(spent.values())
+    colour = {name: CYCLE[k % len(CYCLE)] for k, name in enumerate(spent)}
     rows = min(ROWS, len(plan.groups))
     width, at = total / rows, 0.0
     for group in plan.groups:
@@ -38,9 +42,11 @@ def draw(plan: InferencePlan, ax: Any) -> Any:
         xlabel="CPU time since the row began (ms)", ylabel="row begins at (ms)", xlim=(0, width),
         title=f"{plan.model}, batch {plan.batch}: {len(plan.groups)} groups, {total:.4g} ms",
     )  # fmt: skip
-    ax.legend(
-        handles=[Patch(color=colour[name], label=name) for name in names], loc="upper left", bbox_to_anchor=(1, 1)
-    )  # fmt: skip
+    handles = [
+        Patch(color=colour[name], label=f"{name}: {ms:.3g} ms ({ms / total:.0%})" if total else name)
+        for name, ms in spent.items()
+    ]
+    ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1, 1))
     return ax
 
 
