@@ -163,7 +163,8 @@ SURVIVALS = (0.5, 0.98)
 
 def _beams(ours: float, survival: float, low: float, high: float) -> Sensitivity:
     """Six beams on ShareGPT as the chance is moved that a beam goes on in its own place."""
-    swing = Swing(f"chance that a beam goes on, {survival:.2f}", *(f"{x:g}" for x in SURVIVALS), low, high)
+    assumed, (a, b) = f"chance that a beam goes on, {survival:.2f}", (f"{x:g}" for x in SURVIVALS)
+    swing = Swing(assumed, a, b, low, high)
     claim, paper = "ShareGPT, six beams: memory saved", 100 * PAPER["ShareGPT", True][6]
     return Sensitivity(claim, paper, ours, "%", (swing,), f"a chance near {SURVIVALS[1]:g}, which gives {high:.1f} %")
 
