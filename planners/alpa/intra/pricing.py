@@ -48,6 +48,7 @@ class Pricing:
         self.mesh = check_mesh(mesh)
         check_links(mesh)
         self.analysis, self.costs, self.options = analysis, costs, options
+        self._specs: dict[str, SpecSet] = {}
         self._known: dict[object, Choices] = {}
         self._storage: dict[object, Storage] = {}
         self._tables: dict[object, Table] = {}
@@ -57,9 +58,12 @@ class Pricing:
 
     def specs(self, name: str) -> SpecSet:
         """All specs of a tensor or result."""
-        graph = self.analysis.graph
-        at = graph.index.get(name)
-        return spec_set(graph.tensors[name].shape if at is None else graph.operators[at].shape, self.mesh.shape)
+        if name not in self._specs:
+            graph = self.analysis.graph
+            at = graph.index.get(name)
+            shape = graph.tensors[name].shape if at is None else graph.operators[at].shape
+            self._specs[name] = spec_set(shape, self.mesh.shape)
+        return self._specs[name]
 
     def leading(self, i: int, shared: bool = False) -> Choices:
         """Strategies of an operator that chooses its own, or (`shared`) as its twin does, whose copy it shares."""

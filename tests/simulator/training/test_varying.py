@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from how_many import examples
 from meshwright.errors import InputError
 from meshwright.profiles.spread import Spread
 from meshwright.simulator import Cluster
@@ -67,12 +68,13 @@ def test_a_step_takes_the_expected_maximum_of_its_ranks(law, ranks):
 
 def test_what_averages_out_and_what_does_not():
     """Independent visits: a run's mean spreads as 1/sqrt(n). Slow runs longer than it: as one visit does."""
-    repeats = Repeats(iterations=100, draws=300, seed=1)
+    n = examples(25, anew=100)
+    repeats = Repeats(iterations=n, draws=300, seed=1)
     apart = simulate_iterations(plan(), TrainingTimes(Spread(visits=quantiles(stats.norm(1, 0.1)))), repeats)
     along = simulate_iterations(
         plan(), TrainingTimes(Spread(runs=quantiles(stats.norm(1, 0.1)), correlation_s=1e5)), repeats
     )
-    assert apart.of_runs().std() == pytest.approx(0.1 / math.sqrt(100), rel=0.15)
+    assert apart.of_runs().std() == pytest.approx(0.1 / math.sqrt(n), rel=0.15)
     assert along.of_runs().std() == pytest.approx(0.1, rel=0.15)
     low, high = along.interval_s()
     # Four standard errors of a 2.5 % quantile of 300.
