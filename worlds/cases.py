@@ -16,7 +16,7 @@ from .fields import checked, find_field, place, plain, section_of, steps
 from .file.document import YamlDocument, problems
 from .file.errors import Location
 from .leaves import leaves
-from .registry import names, open_world
+from .registry import WORLDS, names, open_world
 from .world import Case, OpenWorld, World
 
 __all__ = ["CaseFile", "build", "called", "example", "read_case", "said_by_name", "settled"]
@@ -59,7 +59,7 @@ class CaseFile:
         if "study" in said:
             raise InputError(f"{path}: is a study, which asks about a case: meshwright study {path}")
         name = said.pop("world", None)
-        if not isinstance(name, str) or name not in names():
+        if not isinstance(name, str) or (name not in WORLDS and name not in names()):
             near = nearest(str(name), names())
             hint = f"did you mean {near!r}?" if near else f"write one of {', '.join(names())}"
             what = "is missing" if name is None else f"unknown world (got {name!r})"

@@ -13,6 +13,7 @@ import typing
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -81,6 +82,7 @@ class Leaf:
         return "--" + self.name.replace("_", "-").replace(".", "-")
 
 
+@lru_cache(maxsize=64)  # a command asks for those of its case several times
 def leaves(model: type[BaseModel]) -> tuple[Leaf, ...]:
     """All leaves of a model, in its order.
 
