@@ -124,15 +124,15 @@ class SuiteCase(Shown):
         said = self.case.model_dump(mode="json", exclude_defaults=True, exclude={"planner"})
         return {"world": self.world, "case": said, "replications": len(self.seeds())}
 
-    def replanned(self, planner: str) -> SuiteCase:
-        """The case planned by another planner.
+    def replanned(self, planner: str, folder: Path) -> SuiteCase:
+        """The case planned by another planner; files that they name are looked for in the folder.
 
         Raises
         ------
         InputError
             If its world has no such planner.
         """
-        return replace(self, case=self.guard.replanned(self.case, planner), planner=planner)
+        return replace(self, case=self.guard.replanned(self.case, planner, folder), planner=planner)
 
 
 @lru_cache(maxsize=32)
@@ -204,13 +204,11 @@ class Suite(Shown):
         wrong: dict[str, InputError] = {}
         for case in self.cases:
             try:
-                kept.append(case.replanned(planner))
+                kept.append(case.replanned(planner, self.folder))
             except InputError as error:
                 wrong.setdefault(case.world, error)
         if kept:
-            # What the shipped suite names lies beside it, but a planner's file where the command is said.
-            elsewhere = not self.where and ".py" in planner
-            return replace(self, cases=tuple(kept), folder=Path() if elsewhere else self.folder)
+            return replace(self, cases=tuple(kept))
         if len(wrong) == 1:
             raise next(iter(wrong.values()))
         said = "; ".join(f"{name}: {' '.join(str(error).split())}" for name, error in wrong.items())

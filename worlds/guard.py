@@ -124,8 +124,8 @@ class Guard:
         """Whether a score depends on the seed; if not, there is one exact score."""
         return True
 
-    def replanned(self, case: Case, planner: str) -> Case:
-        """The case planned by another planner.
+    def replanned(self, case: Case, planner: str, folder: Path) -> Case:
+        """The case planned by another planner; files that they name are looked for in the folder.
 
         Raises
         ------
@@ -133,7 +133,7 @@ class Guard:
             If the world has no such planner.
         """
         changed = set_fields(case, {"planner": {"name": planner}})
-        self.world.share([changed], Path())
+        self.world.share([changed], folder)
         return changed
 
     def share(self, cases: Sequence[Case], folder: Path) -> Any:

@@ -61,7 +61,7 @@ class ServingGuard(Guard):
                     "a gate plans on one draw of the traffic and scores on others; leave it out",
                 )
 
-    def replanned(self, case: Case, planner: str) -> Case:
+    def replanned(self, case: Case, planner: str, folder: Path) -> Case:
         """Another planner, whose file is looked for in the working folder; the case's options where it knows them."""
         asked = cast(ServingCase, case)
         source = PlannerSource.find(planner, Path())
