@@ -34,21 +34,21 @@ MOE: Mapping[str, Ends] = MappingProxyType(
             ("half", _with(DeepSpeed(all_to_all=0.5))),
             ("an eighth", _with(DeepSpeed(all_to_all=0.125))),
         ),
+    }
+)
+MORE: Mapping[str, Ends] = MappingProxyType(
+    {
         "25 Gb/s between nodes": (
             ("10 Gb/s", Assumed(network_gbps=10.0)),
             ("50 Gb/s", Assumed(network_gbps=50.0)),
         ),
-    }
-)
-KERNELS: Mapping[str, Ends] = MappingProxyType(
-    {
         "gates and dispatches as fast as Alpa's": (
             ("twice as fast", _with(DeepSpeed(kernels=0.5))),
             ("an eighth", _with(DeepSpeed(kernels=8.0))),
         ),
     }
 )
-"""Matters little, and is swept in full versions only."""
+"""Swept in full versions only: both systems are planned anew for each network, and kernels matter little."""
 
 CONVOLUTIONS: Mapping[str, Ends] = MappingProxyType(
     {
@@ -69,8 +69,7 @@ def moe_lead(paper: float, gpus: int, *, fast: Mapping[str, tuple[int, ...]] = N
     """Alpa's speedup over DeepSpeed on MoE.
 
     Where gradients are summed once, a plan may choose another number of microbatches; else those of what is assumed
-    unless swept are kept. `fast`, each system's numbers of microbatches: with those of either, and without what matters
-    little.
+    unless swept are kept. `fast`, each system's numbers of microbatches: with those of either, and without `MORE`.
     """
     alpa, base = (measure("moe", system, gpus, counts=fast.get(system, ())) for system in ("Alpa", "DeepSpeed"))
     chosen = {"Alpa": (int(alpa["microbatches"]),), "DeepSpeed": (int(base["microbatches"]),)}
@@ -85,7 +84,7 @@ def moe_lead(paper: float, gpus: int, *, fast: Mapping[str, tuple[int, ...]] = N
             return theirs / alpa["seconds"]
         return theirs / measure("moe", "Alpa", gpus, assumed, chosen["Alpa"])["seconds"]
 
-    ends = MOE if fast else {**MOE, **KERNELS}
+    ends = MOE if fast else {**MOE, **MORE}
     return _swung(f"MoE on {gpus} GPUs: Alpa over DeepSpeed", paper, "× DeepSpeed", ends, lead)
 
 

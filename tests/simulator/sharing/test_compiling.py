@@ -95,5 +95,5 @@ def test_the_first_run_compiles_each_part_once(tmp_path: Path) -> None:
     assert set(twice) <= {f"meshwright.simulator.sharing.compiled.plain.{name}" for name in (
         "copied", "falling_order", "fill_with", "largest", "overwrite", "positive", "stable_order", "total",
     )}  # fmt: skip
-    assert int(ours) <= 130
+    assert int(ours) <= 140  # 137 with rounds of leases and who has waited longest
     assert int(every) < 200  # 286 when each of the forty arrays was an argument
