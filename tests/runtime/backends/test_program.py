@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
+from itertools import pairwise
 
 import pytest
 from meshwright.errors import InputError
@@ -111,3 +113,23 @@ def test_contexts_are_measured() -> None:
             yield sum(range(3000))
 
     assert 0 <= context_ms(Backend()) < context_ms(Slow())
+
+
+def test_the_loop_takes_at_most_ten_microseconds_a_group() -> None:
+    """CPU time of this thread, the least of many calls; every second group enters and leaves torch-native's flag.
+
+    A microsecond or two were seen; tests/benchmarks/runtime prints them.
+    """
+    pytest.importorskip("torch")
+    from meshwright.runtime.backends import backend
+
+    names = ["x", *(f"n{k}" for k in range(100))]
+    nodes = tuple(Node(name, "nothing", (before,)) for before, name in pairwise(names))
+    graph = InferenceGraph((Value("x", ()),), (), nodes, names[-1])
+    groups = [Group("torch-native" if k % 2 else "other", 1 << k, lambda one: (one,)) for k in range(100)]
+    program, least = Program(graph, groups, {"torch-native": backend("torch-native").held}), float("inf")
+    for _ in range(200):
+        begin = time.thread_time_ns()
+        program(0.0)
+        least = min(least, time.thread_time_ns() - begin)
+    assert least / 1e3 / len(groups) <= 10
