@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -25,13 +25,40 @@ SPEED = {1: 1.0, 2: 0.6}
 """Latency of an operator on so many devices, relative to one."""
 
 
-def contract_problems() -> dict[str, Problem]:
+class Afresh(Mapping[str, Problem]):
+    """Copies of problems, each made when it is first asked for: a test asks for one of ten."""
+
+    def __init__(self, problems: Mapping[str, Problem]) -> None:
+        self._problems, self._copies = problems, dict[str, Problem]()
+
+    def __getitem__(self, case: str) -> Problem:
+        if case not in self._copies:
+            problem = copy.deepcopy(self._problems[case])
+            self._copies[case] = replace(problem, trace=_own(problem.trace))
+        return self._copies[case]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._problems)
+
+    def __len__(self) -> int:
+        return len(self._problems)
+
+    def __or__(self, more: Mapping[str, Problem]) -> dict[str, Problem]:
+        return {**self, **more}
+
+
+def contract_problems(*, without: Collection[str] = ()) -> Mapping[str, Problem]:
     """The problems, by what is special about each: a few models, a few devices of 16 GB, some hundred requests.
 
     Made afresh at each call, always the same. Profiles are made by hand: a model under ``op1pp1`` (0.1 s as a rule),
     pipelines of 2 and 4 stages, and 2 devices to an operator, 0.6 of the time; batches of 1, 2 and 4.
+
+    Parameters
+    ----------
+    without : collection of str
+        Those that are left out.
     """
-    return {case: replace(problem, trace=_own(problem.trace)) for case, problem in copy.deepcopy(_made()).items()}
+    return Afresh({case: problem for case, problem in _made().items() if case not in without})
 
 
 def infeasible_problem() -> Problem:
