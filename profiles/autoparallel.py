@@ -197,11 +197,12 @@ def minimax_starts(layers: FloatArray, sends: FloatArray) -> tuple[int, ...]:
 def _feasible(layers: FloatArray, sends: FloatArray) -> float:
     """The slowest stage of one partition: where the work is shared evenly. No stage of the best one is slower."""
     n_stages, n_layers = sends.shape
-    work = np.concatenate(([0.0], np.cumsum(layers)))
-    starts = np.searchsorted(work, work[-1] * np.arange(n_stages) / n_stages)
-    # Every stage has a layer: rising starts that leave one for each stage to come.
-    starts = np.maximum.accumulate(np.minimum(starts, n_layers - n_stages + np.arange(n_stages)) - np.arange(n_stages))
-    cuts = [*(int(i) for i in starts + np.arange(n_stages)), n_layers]
+    work: FloatArray = np.cumsum(layers)
+    even = [int(np.searchsorted(work, work[-1] * s / n_stages)) for s in range(n_stages)]
+    starts = [0]
+    for s in range(1, n_stages):  # every stage has a layer, and leaves one for each stage to come
+        starts.append(min(max(even[s], starts[-1] + 1), n_layers - n_stages + s))
+    cuts = [*starts, n_layers]
     return max(float(np.cumsum(layers[a:b])[-1] + sends[s, b - 1]) for s, (a, b) in enumerate(pairwise(cuts)))
 
 

@@ -194,14 +194,14 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 def _sensitivity(frame: Frame) -> Sensitivity:
     """How far from their simulator, with one choice of ours moved at a time."""
 
-    def moved(column: str = "ours", **options: Any) -> float:
-        other = attainments(options={p: {**given, **options.get(p, {})} for p, given in OPTIONS.items()})
-        return float((other[column] - other.paper_simulated).abs().max())
+    def moved(planner: str, **options: Any) -> float:
+        other = attainments(options={**OPTIONS, planner: {**OPTIONS[planner], **options}})
+        return float((other.ours - other.paper_simulated).abs().max())
 
     ours = float((frame.ours - frame.paper_simulated).abs().max())
     queue = float((frame.ours_real - frame.paper_simulated).abs().max())
-    polished = moved(alpaserve={"polish": 300})
-    greedy = moved(**{"selective-replication": {"selection": "greedy"}})
+    polished = moved("alpaserve", polish=300)
+    greedy = moved("selective-replication", selection="greedy")
     return Sensitivity(
         "largest difference from their simulator",
         0.0,

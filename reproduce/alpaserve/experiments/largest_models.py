@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from .... import planners, traces
 from ....profiles import ModelProfile, ParallelConfig, ProfileSet
@@ -73,7 +74,8 @@ def answer_of(
     The search has the planner's own limits unless `limits` are given (`max_op`, `max_pp`).
     """
     trace = workload(profiles, duration, seed, slo=slo)
-    plan = planners.alpaserve.plan(Cluster.of(DEVICES), None, trace, profiles, **(limits or {"max_pp": None}))
+    options: dict[str, Any] = dict(limits) if limits else {"max_pp": None}
+    plan = planners.alpaserve.plan(Cluster.of(DEVICES), None, trace, profiles, **options)
     two = planners.greedy_no_partition(Cluster.of(DEVICES), None, trace, profiles, config=WINNER[0], selection="greedy")
     attained = [simulate(p.placement, trace, profiles).attainment for p in (plan, two)]
     return Answer(plan.placement, attained[0], attained[1])
