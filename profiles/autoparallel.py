@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -197,8 +198,8 @@ def minimax_starts(layers: FloatArray, sends: FloatArray) -> tuple[int, ...]:
 def _feasible(layers: FloatArray, sends: FloatArray) -> float:
     """The slowest stage of one partition: where the work is shared evenly. No stage of the best one is slower."""
     n_stages, n_layers = sends.shape
-    work: FloatArray = np.cumsum(layers)
-    even = [int(np.searchsorted(work, work[-1] * s / n_stages)) for s in range(n_stages)]
+    work: list[float] = np.cumsum(layers).tolist()
+    even = [bisect_left(work, work[-1] * s / n_stages) for s in range(n_stages)]
     starts = [0]
     for s in range(1, n_stages):  # every stage has a layer, and leaves one for each stage to come
         starts.append(min(max(even[s], starts[-1] + 1), n_layers - n_stages + s))
