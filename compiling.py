@@ -113,7 +113,7 @@ def _room(event: Any) -> list[str]:
 def _listen() -> None:
     """Listen to numba's compilation events from now on, if numba has been imported."""
     event: Any = sys.modules.get("numba.core.event")
-    if event is None or not hasattr(event, "register"):
+    if not hasattr(event, "Listener"):  # None, or another thread is importing it: this class comes after `register`
         return
     with _lock:
         if _listening.is_set():
