@@ -109,7 +109,7 @@ class Programme:
         import numpy as np
         from scipy.optimize import linprog
 
-        answer = linprog(
+        answer: Any = linprog(
             self._cost, self._paid, np.zeros(self._paid.shape[0]), self._cover, np.ones(self._cover.shape[0]),
             bounds=(0, None), method="highs-ds", options={"time_limit": self.seconds},
         )  # fmt: skip
@@ -193,7 +193,7 @@ class Programme:
 
         most = np.array([length - 1.0 for _, length in self._circles])
         limits = [(self._cover, 1.0, 1.0), (self._paid, -np.inf, 0.0), (self._forbidden(), -np.inf, most)]
-        answer = milp(
+        answer: Any = milp(
             self._cost, integrality=np.arange(self.n) < self.n_matches, bounds=Bounds(0.0, np.where(kept, 1.0, 0.0)),
             constraints=[LinearConstraint(*limit) for limit in limits if limit[0].shape[0]],
             options={"mip_rel_gap": 0.0, "time_limit": self.seconds},
