@@ -26,7 +26,7 @@ from ...reprs import Shown
 from ...seeds import generator
 from ...wording import short
 
-__all__ = ["Evolution", "EvolutionOptions", "Evolved"]
+__all__ = ["Enough", "Evolution", "EvolutionOptions", "Evolved"]
 
 Bits = str
 """``"0110"``: a string of 0 and 1."""
@@ -98,6 +98,10 @@ class Evolved(Shown):
         return f"{self.time_ms:.4g} ms, {short(self.bits)}, {self.evaluations} evaluations"
 
 
+class Enough(Exception):
+    """What a fitness raises when its time is over: the search ends with what it knows."""
+
+
 class _Spent(Exception):
     """The budget is used up, or all strings are known."""
 
@@ -143,9 +147,9 @@ class Evolution:
         self._random = generator(self.options.seed, "collage evolution")
 
     def run(self) -> Evolved:
-        """Search until the evaluations are used up or all strings are known. The second call answers as the first."""
+        """Search until evaluations are used up, all strings are known, or it is `Enough`; called again it answers alike."""
         if not self._seen:
-            with suppress(_Spent):
+            with suppress(_Spent, Enough):
                 self._search()
         best = self._best()
         return Evolved(self._seen[best], best, len(self._seen), tuple(self._seen.items()))

@@ -11,6 +11,7 @@ import pytest
 from how_many import examples
 from meshwright.errors import InputError
 from meshwright.planners.collage import EngineCosts, Evolution, EvolutionOptions, evolve
+from meshwright.planners.collage.evolution import Enough
 
 
 def drawn_costs(seed: int, bits: int) -> dict[str, Any]:
@@ -140,3 +141,17 @@ def test_wrong_options_and_logs_are_refused(tmp_path: Path) -> None:
         log.write_text(text)
         with pytest.raises(InputError, match=said):
             Evolution(3, lambda _: 1.0, log=log)
+
+
+def test_a_fitness_may_say_that_it_is_enough() -> None:
+    asked = list[str]()
+
+    def fitness(bits: str) -> float:
+        if len(asked) == 7:
+            raise Enough
+        asked.append(bits)
+        return float(bits.count("0"))
+
+    found = Evolution(6, fitness).run()
+    assert [bits for bits, _ in found.history] == asked
+    assert (found.bits, found.time_ms) == ("111111", 0.0)

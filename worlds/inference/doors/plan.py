@@ -10,9 +10,8 @@ import pandas as pd
 
 from ....errors import InfeasibleError, LimitError
 from ....profiles.backends.costs import CostTable
-from ....runtime.backends.registry import DEFAULT, backends
-from ....runtime.collage.placed import Compiler, Unit
-from ....runtime.collage.rounds import Rounds, in_rounds
+from ....runtime.backends import Captured
+from ....runtime.backends.registry import DEFAULT
 from ...cases import called
 from ...door import Answer, Asked
 from ...words import table as text_table
@@ -21,13 +20,12 @@ from ..data import check_planner, graphs_folder
 from ..network import captured_network
 from ..options import PlanOptions
 from ..plan import InferencePlan
-from ..solve import MEASURING, Choice, choose, plan_of, singles
+from ..solve import MEASURING, Choice, choose, singles
+from .again import ALONE, Again, plan_as_timed, timed_again
 from .costs import costs_here
+from .measuring import measured_choice
 
 __all__ = ["decided"]
-
-SINGLE = "alone: "
-"""Before a backend's name, where the whole network on it is timed beside placements."""
 
 
 def decided(asked: Asked) -> Answer:
@@ -51,29 +49,28 @@ def decided(asked: Asked) -> Answer:
     graphs = graphs_folder(options.kept)
     captured = captured_network(first.model, first.workload.batch, asked.folder, graphs) if needed else None
     costs = costs_here(first, asked, captured, options.kept)
-    compiler = None if captured is None else Compiler(captured, backends((*first.backends, DEFAULT)))
     choices: dict[str, Choice] = {}
     failed: dict[str, InfeasibleError | LimitError] = {}
     for case in cases:
         name = called(case.planner)
         asked.progress(name)
         try:
-            choices[name] = _choice(case, costs, compiler, asked)
+            choices[name] = _choice(case, costs, captured, asked)
         except (InfeasibleError, LimitError) as error:
             failed[name] = error
     if not choices:
         kind = LimitError if any(isinstance(error, LimitError) for error in failed.values()) else InfeasibleError
         raise kind("; ".join(f"{name}: {error}" for name, error in failed.items()))
-    alone = {f"{SINGLE}{name}": choice for name, choice in singles(costs).items()}
+    alone = {f"{ALONE}{name}": choice for name, choice in singles(costs).items()}
     timed = None
-    if options.again and compiler is not None:
+    if options.again and captured is not None:
         asked.progress(f"{len(choices) + len(alone)} placements in turn, {options.rounds} rounds")
-        timed = _timed(compiler, {**choices, **alone}, options.rounds)
+        timed = timed_again(captured, (*first.backends, DEFAULT), {**alone, **choices}, options.rounds)
     plans: dict[str, InferencePlan] = {}
     for case in cases:
         name = called(case.planner)
         if name in choices:
-            plans[name] = _plan(case, costs, name, choices[name], alone, timed, begun)
+            plans[name] = plan_as_timed(case, costs, name, choices[name], alone, timed, begun)
     best = min(plans, key=lambda name: _ms(plans[name]))
     text = [*_table(plans, failed, timed), plans[best].explain(), *plans[best].notes]
     document: dict[str, Any] = {
@@ -88,48 +85,11 @@ def decided(asked: Asked) -> Answer:
     return Answer("\n".join(text), document, plans[best], plans[best])
 
 
-def _choice(case: InferenceCase, costs: CostTable, compiler: Compiler | None, asked: Asked) -> Choice:
+def _choice(case: InferenceCase, costs: CostTable, captured: Captured | None, asked: Asked) -> Choice:
     if case.planner.name not in MEASURING:
         return choose(case, costs)
-    from .measuring import measured_choice
-
-    assert compiler is not None
-    return measured_choice(case, costs, compiler, asked)
-
-
-def _timed(compiler: Compiler, choices: dict[str, Choice], rounds: int) -> Rounds:
-    """All placements in turn; those that are the same are timed once, and have the same times."""
-    first = {choice.groups: name for name, choice in reversed(choices.items())}
-    ways = {
-        name: compiler.placed([Unit(backend, nodes) for backend, nodes in groups])
-        for groups, name in reversed(first.items())
-    }
-    found = in_rounds(ways, compiler.captured.example, rounds)
-    same = {name: found.ms[first[choice.groups]] for name, choice in choices.items()}
-    return Rounds({**found.ms, **same})
-
-
-def _plan(
-    case: InferenceCase, costs: CostTable, name: str, choice: Choice, alone: dict[str, Choice], timed: Rounds | None,
-    begun: float,
-) -> InferencePlan:  # fmt: skip
-    """The plan of a planner; a single backend that was measured to be faster takes its place."""
-    if timed is None:
-        return plan_of(case, costs, choice, begun=begun)
-    measured = {"placement": timed.median(name)} | {one.removeprefix(SINGLE): timed.median(one) for one in alone}
-    notes: list[str] = []
-    fastest = min(alone, key=timed.median, default=None)
-    if fastest is not None and timed.ratio(fastest, name) < 1 and choice.groups != alone[fastest].groups:
-        backend, ratio = fastest.removeprefix(SINGLE), timed.ratio(name, fastest)
-        notes.append(
-            f"{case.planner.called} placed {len(choice.groups)} groups on "
-            f"{len(dict.fromkeys(b for b, _ in choice.groups))} backends; measured end to end they take {ratio:.3f}x "
-            f"what {backend} takes alone, so {backend} runs all of it"
-        )
-        choice = Choice(alone[fastest].groups, choice.evaluations, choice.notes)
-        measured["placement"], measured["as placed"] = timed.median(fastest), timed.median(name)
-    measured["noise"] = timed.noise
-    return plan_of(case, costs, choice, begun=begun, measured=measured, notes=notes)
+    assert captured is not None
+    return measured_choice(case, costs, captured, asked)
 
 
 def _ms(plan: InferencePlan) -> float:
@@ -137,7 +97,7 @@ def _ms(plan: InferencePlan) -> float:
 
 
 def _table(
-    plans: dict[str, InferencePlan], failed: dict[str, InfeasibleError | LimitError], timed: Rounds | None
+    plans: dict[str, InferencePlan], failed: dict[str, InfeasibleError | LimitError], timed: Again | None
 ) -> list[str]:
     rows = [
         {
@@ -149,7 +109,9 @@ def _table(
     lines = [text_table(pd.DataFrame(rows)), *(f"{name}: {error}" for name, error in failed.items())]
     if timed is not None:
         alone = ", ".join(
-            f"{name.removeprefix(SINGLE)} {timed.median(name):.4g}" for name in timed.ms if name.startswith(SINGLE)
+            f"{name.removeprefix(ALONE)} {timed.rounds.median(name):.4g}"
+            for name in timed.rounds.ms
+            if name.startswith(ALONE)
         )
-        lines.append(f"one backend alone, ms: {alone}; a placement beside itself differs by {timed.noise:.1%}")
+        lines.append(f"one backend alone, ms: {alone}; a placement beside itself differs by {timed.rounds.noise:.1%}")
     return lines

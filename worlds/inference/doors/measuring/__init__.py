@@ -3,5 +3,8 @@
 from __future__ import annotations
 
 from .choice import measured_choice
+from .graph_level import op_level, searched
+from .groups import named_groups
+from .trials import Trials
 
-__all__ = ["measured_choice"]
+__all__ = ["Trials", "measured_choice", "named_groups", "op_level", "searched"]

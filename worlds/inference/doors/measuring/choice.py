@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .....profiles.backends.costs import CostTable
-from .....runtime.collage.placed import Compiler
+from .....runtime.backends import Captured
 from ....door import Asked
 from ...case import InferenceCase
 from ...solve import Choice
@@ -13,7 +13,7 @@ from .stretches import stretches
 __all__ = ["measured_choice"]
 
 
-def measured_choice(case: InferenceCase, costs: CostTable, compiler: Compiler, asked: Asked) -> Choice:
+def measured_choice(case: InferenceCase, costs: CostTable, captured: Captured, asked: Asked) -> Choice:
     """The placement of `collage` or `collage-segments`.
 
     Raises
@@ -25,4 +25,4 @@ def measured_choice(case: InferenceCase, costs: CostTable, compiler: Compiler, a
     """
     options = dict(case.planner.options)
     solve = {"collage": graph_level, "collage-segments": stretches}[case.planner.name]
-    return solve(case, costs, compiler, asked, options)
+    return solve(case, costs, captured, asked, options)

@@ -1,19 +1,18 @@
-"""Regions as units that can be compiled and groups of a choice; graph libraries of a case; options that are left."""
+"""Regions by the names of their operators; graph libraries of a case; options that are left."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .....errors import InputError
-from .....planners.collage.graph_level import Region
 from .....profiles.backends import GRAPH_LIBRARY
 from .....profiles.backends.costs import CostTable
-from .....runtime.collage.placed import Unit
 from ...case import InferenceCase
-from ...solve import Choice, singles
+from ...solve import singles
+from .trials import Groups
 
-__all__ = ["graph_libraries", "groups_of", "refuse_rest", "units_of_regions"]
+__all__ = ["graph_libraries", "named_groups", "refuse_rest"]
 
 
 def graph_libraries(case: InferenceCase, costs: CostTable) -> list[str]:
@@ -36,14 +35,7 @@ def refuse_rest(case: InferenceCase, options: dict[str, Any]) -> None:
         raise InputError(f"planner.options: {case.planner.name} has no option {next(iter(options))!r}")
 
 
-def units_of_regions(costs: CostTable, regions: Sequence[Region]) -> list[Unit]:
-    """What is compiled."""
+def named_groups(costs: CostTable, regions: Iterable[tuple[str, Sequence[int]]]) -> Groups:
+    """Regions by the names of their operators, in the network's order."""
     ids = [node.id for node in costs.graph.nodes]
-    return [Unit(region.backend, tuple(ids[k] for k in region.nodes)) for region in regions]
-
-
-def groups_of(costs: CostTable, regions: Sequence[tuple[str, Sequence[int]]], evaluations: int) -> Choice:
-    """What is chosen."""
-    ids = [node.id for node in costs.graph.nodes]
-    groups = tuple((backend, tuple(ids[k] for k in sorted(nodes))) for backend, nodes in regions)
-    return Choice(groups, evaluations)
+    return tuple((backend, tuple(ids[k] for k in sorted(nodes))) for backend, nodes in regions)

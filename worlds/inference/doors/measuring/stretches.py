@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-from .....errors import InfeasibleError, InputError, RunError
+from .....errors import InfeasibleError, InputError
 from .....planners.collage.contiguous import narrow_points, segments
 from .....planners.collage.instance import Instance, Match
 from .....profiles.backends.costs import CostTable
-from .....runtime.collage.placed import Compiler, Unit
+from .....runtime.backends import Captured, MeasureOptions
 from ....door import Asked
 from ...case import InferenceCase
 from ...solve import Choice, instance_of, taken
-from .groups import graph_libraries, groups_of, refuse_rest
-from .timing import median_ms
+from .groups import graph_libraries, named_groups, refuse_rest
+from .trials import Trials
 
 __all__ = ["stretches"]
 
 CUTS = 6
 """Stretches begin and end at so many of the narrow points."""
 EAGER = "torch-onednn"
+ROUNDS = MeasureOptions(least_rounds=5, most_rounds=5, limit_s=300.0)
 
 
 def stretches(
-    case: InferenceCase, costs: CostTable, compiler: Compiler, asked: Asked, options: dict[str, Any]
+    case: InferenceCase, costs: CostTable, captured: Captured, asked: Asked, options: dict[str, Any]
 ) -> Choice:
     """The placement of `collage-segments`.
 
@@ -48,18 +48,19 @@ def stretches(
     ids = [node.id for node in instance.nodes]
     matches, failed = list(instance.matches), 0
     pairs = [(a, b) for i, a in enumerate(points) for b in points[i + 1 :]]
-    for name in names:
-        for k, (a, b) in enumerate(pairs):
-            asked.progress(f"{name}: stretch {k + 1} of {len(pairs)}")
-            ms = _stretch(costs, compiler, name, a, b)
-            if ms is None:
-                failed += 1
-            else:
-                matches.append(Match(name, tuple(ids[a:b]), ids[b - 1], ms))
+    with Trials(captured, (EAGER, *names), ROUNDS) as trials:
+        for name in names:
+            for k, (a, b) in enumerate(pairs):
+                asked.progress(f"{name}: stretch {k + 1} of {len(pairs)}")
+                ms = _stretch(costs, trials, name, a, b)
+                if ms is None:
+                    failed += 1
+                else:
+                    matches.append(Match(name, tuple(ids[a:b]), ids[b - 1], ms))
     found = segments(Instance(instance.nodes, tuple(matches), instance.eps))
     note = f"{len(pairs)} stretches between {len(points)} narrow points, each on {', '.join(names)}"
-    choice = groups_of(costs, [(m.backend, m.nodes) for m in found.chosen], found.states)
-    return replace(choice, notes=(f"{note}; {failed} could not be compiled" if failed else note,))
+    groups = named_groups(costs, [(match.backend, match.nodes) for match in found.chosen])
+    return Choice(groups, found.states, (f"{note}; {failed} cannot run there" if failed else note,))
 
 
 def _spread(instance: Instance, points: Sequence[int], cuts: int) -> list[int]:
@@ -71,15 +72,10 @@ def _spread(instance: Instance, points: Sequence[int], cuts: int) -> list[int]:
     return sorted(near | {points[0], points[-1]})
 
 
-def _stretch(costs: CostTable, compiler: Compiler, name: str, a: int, b: int) -> float | None:
-    """Milliseconds of operators a … b − 1 on a library, between eager neighbours; None if it cannot compile them."""
-    ids = [node.id for node in costs.graph.nodes]
-    parts = [(EAGER, ids[:a]), (name, ids[a:b]), (EAGER, ids[b:])]
-    units = [Unit(backend, tuple(nodes)) for backend, nodes in parts if nodes]
-    try:
-        placed = compiler.placed(units)
-    except (RunError, InputError):
-        return None
-    at = next(k for k, unit in enumerate(placed.units) if unit.nodes == tuple(ids[a:b]))
-    example = placed.captured.example
-    return median_ms(placed, lambda: placed.timed(*example).unit_ms[at])
+def _stretch(costs: CostTable, trials: Trials, name: str, a: int, b: int) -> float | None:
+    """Milliseconds of operators a … b − 1 on a library, between eager neighbours; None if it cannot run them."""
+    n = len(costs.graph.nodes)
+    parts = named_groups(costs, [(EAGER, range(a)), (name, range(a, b)), (EAGER, range(b, n))])
+    groups = tuple((backend, nodes) for backend, nodes in parts if nodes)
+    found = trials.times({name: groups})[name]
+    return next((one.ms for one in found.groups if (one.backend, one.nodes) == (name, parts[1][1])), None)
