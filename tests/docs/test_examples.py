@@ -37,7 +37,7 @@ SCRIPTS = {
 ELSEWHERE = {
     "breaks-first.yaml", "capacity-study.yaml", "headroom.yaml", "llm-capacity.yaml", "sharing-study.yaml",
     "sweep.yaml", "training-study.yaml", "net.py", "own_backend.py", "planner-gate.yml",
-    "dcgan-costs.json", "test_own_planner.py",
+    "dcgan-costs.json", "dcgan-profiles.json", "test_own_planner.py",
 }  # fmt: skip
 HERE = {"plan.json", "sharing.yaml", "sharing-here.yaml"}
 
