@@ -147,7 +147,7 @@ class Evolution:
         self._random = generator(self.options.seed, "collage evolution")
 
     def run(self) -> Evolved:
-        """Search until evaluations are used up, all strings are known, or it is `Enough`; a second call answers alike."""
+        """Search until evaluations are used up, all strings known, or it is `Enough`. A second call answers alike."""
         if not self._seen:
             with suppress(_Spent, Enough):
                 self._search()
