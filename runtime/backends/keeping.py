@@ -108,14 +108,14 @@ def _body(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(readable(path).read_text(encoding="utf-8"))
         whole = found["format"] == FORMAT and found["version"] == VERSION
-        whole = whole and hashlib.sha256(found["body"].encode()).hexdigest() == found["sha256"]
-        if whole:
-            return json.loads(found["body"])
+        body = found["body"]
+        if not whole or hashlib.sha256(body.encode()).hexdigest() != found["sha256"]:
+            raise ValueError("another format, version or digest")
+        return json.loads(body)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (ValueError, TypeError, KeyError, AttributeError):
-        pass
-    raise InputError(f"{path}: damaged: it is not what was written; {REMEDY}")
+        raise InputError(f"{path}: damaged: it is not what was written; {REMEDY}") from None
 
 
 def _json(given: Any) -> Any:
