@@ -86,7 +86,7 @@ def sharded(
     graph: Graph, way: Way, mesh: LogicalMesh, costs: CostModel, analysis: Analysis, family: str, *,
     recompute: bool | None = None,
 ) -> IntraPlan:  # fmt: skip
-    """The whole model on one mesh, in one microbatch; for MoE with 8 bytes a parameter, as `systems.options_of`.
+    """The whole model on one mesh, in one microbatch; for MoE with Adafactor, as `systems.options_of`.
 
     Layers are recomputed as in the authors' benchmark, all but Wide-ResNet's, unless `recompute` says otherwise.
 
@@ -105,7 +105,7 @@ def sharded(
         memory_bytes=MEMORY * mesh.mesh.cluster.spec.memory_bytes,
         zero=way.zero,
         recompute="full" if (family != "resnet" if recompute is None else recompute) else "none",
-        optimizer="sgd" if family == "moe" else "adam",
+        optimizer="adafactor" if family == "moe" else "adam",
     )
     return score(graph, 0, len(graph.operators), mesh, costs, given, options, analysis=analysis)
 

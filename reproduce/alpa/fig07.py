@@ -233,7 +233,7 @@ def run(fast: bool, out: Path, seed: int, progress: Progress = quiet) -> Report:
 NOTES = (
     "PFLOP/s count the forward and both backward passes of the model's operators; recomputed operators do not count",
     "GPT and Wide-ResNet with Adam, 16 bytes a parameter (the authors' benchmark of the latter has SGD with momentum, "
-    "12); MoE with Adafactor, 8 bytes",
+    "12); MoE with Adafactor, 8 bytes and a value for every row and every column",
     "DeepSpeed: expert parallelism, ZeRO-2, gradients summed after each microbatch, all-to-alls at the links' rate, "
     "gates and dispatches as fast as Alpa's; each of these is swept",
     "Wide-ResNet's convolutions have the shares of the peak that DeepBench measured (`convolutions`)",

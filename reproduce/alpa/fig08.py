@@ -136,7 +136,7 @@ NOTES = (
     "hidden 2048, 3072, 4096, 5760, vocabulary 25,600; MoE of 8 layers, hidden 1024 to 1536, 8 to 32 experts, "
     "vocabulary 51,200; Wide-ResNet-50 of base 160 to 448; 8, 8 and 32 samples, one microbatch",
     "as there, GPT and MoE recompute every layer, Wide-ResNet nothing; MoE is trained with Adafactor: 8 bytes a "
-    "parameter",
+    "parameter, and a value for every row and every column",
 )
 
 if __name__ == "__main__":

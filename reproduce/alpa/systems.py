@@ -253,15 +253,15 @@ def options_of(family: str, system: str, gpus: int, assumed: Assumed = AS_SAID) 
     """What `AlpaOptions` every system is planned with.
 
     MoE models are trained with Adafactor and clustered into a layer for every two blocks, one of them with experts, as
-    in the authors' benchmark; stages of one device need more layers. Adafactor's factored moments are next to nothing,
-    so a parameter takes 2 + 2 bytes and its float32 copy 4, as with SGD.
+    in the authors' benchmark; stages of one device need more layers. A parameter takes 2 + 2 bytes, its float32 copy 4,
+    and a value for every row and every column.
     """
     options = {**OPTIONS, "recompute": assumed.recompute, "memory_fraction": assumed.memory}
     options |= {} if assumed.layers is None else {"n_layers": assumed.layers}
     if family != "moe":
         return options
     clusters = {"n_layers": 16 if gpus == 64 else 8} if system in ("Alpa", "Intra-op only") else {}
-    return {**clusters, **options, "optimizer": "sgd"}
+    return {**clusters, **options, "optimizer": "adafactor"}
 
 
 _SHARED: Mapping[str, Literal["any", "equal_layer"]] = MappingProxyType({"Alpa": "any", "Equal layer": "equal_layer"})

@@ -54,7 +54,7 @@ def test_only_large_filters_are_priced_anew():
 
 def seconds(baseline: DeepSpeed) -> float:
     graph, cluster = zoo_graph("tiny-moe", 8), Cluster(2, 2, "v100-16gb")
-    options = AlpaOptions(optimizer="sgd")
+    options = AlpaOptions(optimizer="adafactor")
     plan = baseline.plan(graph, cluster, 32, 4, options, roofline(cluster.spec))
     return plan.predicted["seconds"]
 
