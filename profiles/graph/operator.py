@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 
 from ...errors import InputError
 from ...reprs import Shown
+from .aten import check_call
 from .notation import Dims, Formula, parse
 
 __all__ = ["DTYPE_BYTES", "KINDS", "Loop", "Operator", "Tensor"]
@@ -34,6 +35,7 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "pool": "spatial pooling",
         "elementwise": "one function of each element",
         "view": "reshape, transpose, slice: moves nothing that counts",
+        "call": "a call of torch's aten library that no other kind says; cut over the batch or not at all",
     }
 )
 """Kind of operator -> what it does."""
@@ -188,6 +190,11 @@ class Operator(Shown):
                 raise InputError(
                     f"{where}: attribute {key!r}: expected text, a finite number or integers (got {value!r})"
                 )
+        if self.kind == "call":
+            try:
+                check_call(self.attributes, len(self.inputs), frozenset(formula.loops), frozenset(DTYPE_BYTES))
+            except InputError as error:
+                raise InputError(f"{where}: {error}") from None
         object.__setattr__(self, "attributes", MappingProxyType(dict(self.attributes)))
         if self.flops < 0:
             object.__setattr__(self, "flops", self._default_flops())

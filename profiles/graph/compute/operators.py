@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ....errors import InputError
 from ..notation import Dims
 from ..operator import Operator
+from .calls import call
 from .elementwise import elementwise, result_loops, view
 from .loops import Local, join_loops, split_loops
 from .statistics import cross_entropy_rows, log_sum_exp, moments, picked_rows
@@ -330,6 +331,7 @@ COMPUTE: Mapping[str, Callable[[Local, Sequence[Any]], Any]] = MappingProxyType(
         "pool": _pool,
         "elementwise": elementwise,
         "view": view,
+        "call": call,
     }
 )
 """Kind of operator -> what it computes."""

@@ -1,10 +1,14 @@
-"""Why a module cannot be traced, in one line."""
+"""Why a module cannot be traced, in one line, and which line of it that is."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
-__all__ = ["why_not"]
+__all__ = ["line_of", "why_not"]
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+), in ')
 
 
 def why_not(error: Exception, source: str, module: Any) -> str:
@@ -26,6 +30,16 @@ def why_not(error: Exception, source: str, module: Any) -> str:
         return f"{source}: control flow or shapes that depend on data{where}; expected a static module"
     line = next((part.strip() for part in str(error).splitlines() if part.strip()), "no reason given")
     return f"{source}: cannot be traced{where}: {type(error).__name__}: {line[:200]}"
+
+
+def line_of(node: Any) -> str:
+    """The innermost line of code that is neither torch's nor ours and made a call, as ``file.py:12``; "" if unknown."""
+    own = str(Path(__file__).parent)
+    for path, line in reversed(_FRAME.findall(str(node.meta.get("stack_trace") or ""))):
+        if not path.startswith((_torch_root(), own)):
+            here = Path(path)
+            return f"{here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here}:{line}"
+    return ""
 
 
 def _torch_root() -> str:

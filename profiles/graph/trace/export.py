@@ -9,6 +9,7 @@ from typing import Any
 from ....errors import InputError
 from ..operator import DTYPE_BYTES
 from .errors import why_not
+from .fallback.decompose import decomposed
 from .inputs import named_inputs, with_loss
 from .outputs import loss_of, results_of, without_writing
 from .tidy import LARGEST
@@ -230,29 +231,9 @@ def program_of(
             program = torch.export.export(whole, (example,), strict=False)
             program = without_writing(program) if inference else program
             program.graph.eliminate_dead_code()  # what nothing reads needs no words
-            return _decomposed(program, known)
+            return decomposed(program, known, keep=not inference)
     except Exception as error:
         raise InputError(why_not(error, source, module)) from None
-
-
-def _decomposed(program: Any, known: Collection[str]) -> Any:
-    """The program with operators that are not known written as those that are, where torch knows how."""
-    import torch
-
-    for _ in range(3):  # what an operator decomposes into may decompose again; no known one takes more rounds
-        graphs = [part.graph for part in program.graph_module.modules() if hasattr(part, "graph")]
-        calls = [node for graph in graphs for node in graph.nodes if node.op == "call_function"]
-        strange = {node.target for node in calls if not _known(node, known)}
-        table = {op: rule for op, rule in torch.export.default_decompositions().items() if op in strange}
-        if not table:
-            break
-        program = program.run_decompositions(table)
-    return program
-
-
-def _known(node: Any, known: Collection[str]) -> bool:
-    op, overload = _operator(node)
-    return op == "getitem" or not {op, op.rstrip("_"), f"{op}.{overload}"}.isdisjoint(known)
 
 
 def _read(program: Any, given: Mapping[str, Any], batch: int, module: Any, source: str, inference: bool) -> Exported:

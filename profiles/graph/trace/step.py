@@ -29,6 +29,8 @@ class Step:
         Shape of every result.
     dtypes : sequence of str
         Of every result.
+    line : str
+        Of the user's code that made the call, ``file.py:12``; "" if it is not known.
     """
 
     draft: Draft
@@ -36,6 +38,7 @@ class Step:
     args: Mapping[str, Any]
     sizes: Sequence[tuple[Size, ...]]
     dtypes: Sequence[str]
+    line: str = ""
 
     @property
     def word(self) -> str:
@@ -49,8 +52,9 @@ class Step:
 
     def unknown(self, why: str = "") -> InputError:
         """The error for what graphs cannot say."""
+        at = f", at {self.line}" if self.line else ""
         return InputError(
-            f"aten.{self.op} in module {self.draft.path or '(root)'!r}: {why or 'not known to graphs'}; "
+            f"aten.{self.op} in module {self.draft.path or '(root)'!r}: {why or 'not known to graphs'}{at}; "
             "write it with operators that docs/training-graphs.md lists"
         )
 

@@ -11,8 +11,10 @@ from ....errors import InputError
 from . import elementwise, layers, products, views
 from .calls import Call
 from .draft import Draft
+from .errors import line_of
 from .export import Exported, Inner
-from .step import Handler, Step
+from .fallback import fall_back
+from .step import Handler, Result, Step
 from .values import Size, Value
 
 __all__ = ["KNOWN", "Walk", "pair"]
@@ -84,7 +86,7 @@ class Walk:
                     where = f"aten.{op}.{overload}" if overload else op
                     raise InputError(
                         f"{self.one.source}: {where} in module {path or '(root)'!r}: cannot be said in loops "
-                        f"({type(error).__name__}: {str(error).splitlines()[0][:100] if str(error) else ''})"
+                        f"({_short(error)}){_at(node)}"
                     ) from error
 
     def _call(self, node: Any, twin: Any, op: str, overload: str) -> None:
@@ -95,39 +97,64 @@ class Walk:
         one, two = self.one, self.two
         if not hasattr(node.target, "_schema"):
             raise InputError(
-                f"{one.source}: {op} in module {self.draft.path or '(root)'!r}: not known to graphs; write it with "
-                "operators that docs/training-graphs.md lists"
+                f"{one.source}: {op} in module {self.draft.path or '(root)'!r}: not known to graphs{_at(node)}; "
+                "write it with operators that docs/training-graphs.md lists"
             )
         try:
             dtypes = one.dtypes(node)
         except InputError as error:
             where = f"{op}.{overload} in module {self.draft.path or '(root)'!r}"
-            raise InputError(f"{one.source}: aten.{where}: {error}") from None
+            raise InputError(f"{one.source}: aten.{where}: {error}{_at(node)}") from None
         shapes = list(zip(one.shapes(node), two.shapes(twin), strict=True))
         if any(len(x) != len(y) for x, y in shapes):
-            raise InputError(f"{one.source}: {node.name}: other dimensions at batch {two.batch} than at {one.batch}")
-        sizes = [[pair(a, b, one, two, node.name) for a, b in zip(x, y, strict=True)] for x, y in shapes]
+            raise InputError(f"{one.source}: {node.name}: other dimensions at batch {two.batch} than at {one.batch}"
+                             f"{_at(node)}")  # fmt: skip
+        what = f"{op}.{overload}{_at(node)}"
+        sizes = [[pair(a, b, one, two, what) for a, b in zip(x, y, strict=True)] for x, y in shapes]
         step = Step(
-            self.draft, f"{op}.{overload}", one.arguments(node, self.env), [tuple(s) for s in sizes], dtypes
+            self.draft, f"{op}.{overload}", one.arguments(node, self.env), [tuple(s) for s in sizes], dtypes,
+            line_of(node),
         )  # fmt: skip
-        if one.numbers(node, op in SIZED) != two.numbers(twin, op in SIZED):
-            raise step.unknown("has a number that depends on the batch")
         handler = HANDLERS.get(f"{op.rstrip('_')}.{overload}") or HANDLERS.get(op.rstrip("_")) or HANDLERS.get(op)
-        if handler is None:
-            raise step.unknown()
         before = len(self.draft.operators)
         try:
-            self.env[node] = handler(step)
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            if isinstance(error, InputError):
-                raise error if step.op in str(error) else step.unknown(str(error)) from error
-            raise step.unknown(f"cannot be said in loops ({type(error).__name__}: {error})") from error
+            self.env[node] = self._handled(step, handler, node, twin)
+            self.calls.append(Call(node.target, handler, step, tuple(self.draft.operators[before:])))
+        except InputError as refusal:
+            if self.draft.inference:
+                raise
+            for made in self.draft.operators[before:]:
+                self.draft.taken.discard(made.name)
+            del self.draft.operators[before:]
+            try:
+                self.env[node] = fall_back(step, node.target, two.arguments(twin, None), (one.batch, two.batch))
+            except InputError as why:
+                raise (why if handler is None else refusal) from why
         self._note(node, before)
-        self.calls.append(Call(node.target, handler, step, tuple(self.draft.operators[before:])))
         if op.endswith("_") and not op.startswith("_"):  # in place: what was read is what was written from here on
             if not self.aliased and one.shared(node):
                 self.aliased = str(step.unknown("writes into a part of a tensor that is read elsewhere"))
             self.env[node.args[0]] = self.env[node]
+
+    def _handled(self, step: Step, handler: Handler | None, node: Any, twin: Any) -> Result:
+        """What a handler makes of a call.
+
+        Raises
+        ------
+        InputError
+            If there is none, or it cannot say the call.
+        """
+        sized = step.op.partition(".")[0] in SIZED
+        if self.one.numbers(node, sized) != self.two.numbers(twin, sized):
+            raise step.unknown("has a number that depends on the batch")
+        if handler is None:
+            raise step.unknown()
+        try:
+            return handler(step)
+        except InputError as error:
+            raise error if step.op in str(error) else step.unknown(str(error)) from error
+        except Exception as error:  # whatever a handler did not foresee is a call that it does not know
+            raise step.unknown(f"cannot be said in loops ({_short(error)})") from error
 
     def _note(self, node: Any, before: int) -> None:
         """Keep which call operators came from; a call that only passes a value on goes with the one that made it."""
@@ -155,6 +182,15 @@ class Walk:
         if not x.grad:
             return x
         return self.draft.add("detach", "elementwise", self.draft.aligned(x), grad=False, attributes={"fn": "detach"})
+
+
+def _short(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0][:100] if str(error) else ''}"
+
+
+def _at(node: Any) -> str:
+    line = line_of(node)
+    return f", at {line}" if line else ""
 
 
 def pair(a: int, b: int, one: Exported, two: Exported, what: str) -> Size:

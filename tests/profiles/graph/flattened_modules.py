@@ -172,14 +172,6 @@ def written(m: Any, x: Tensor) -> Tensor:
 
 
 REFUSED: dict[str, tuple[Callable[[Any, Tensor], Tensor], dict[str, Callable[[], Any]], str]] = {
-    "transposed": (lambda m, x: m.up(x), {"up": lambda: nn.ConvTranspose2d(4, 4, 2, 2)},
-                   "aten.conv_transpose2d.input in module 'up': transposed convolutions are not known"),
-    "U-Net": (lambda m, x: torch.cat([m.up(F.relu(m.down(F.max_pool2d(x, 2)))), x], 1),
-              {"down": lambda: conv(4, 8, kernel=3, padding=1), "up": lambda: nn.ConvTranspose2d(8, 4, 2, 2)},
-              "aten.conv_transpose2d.input in module 'up': transposed convolutions are not known"),
-    "gather": (lambda m, x: m.one(x).gather(1, torch.zeros(x.shape, dtype=torch.int64)), ONE, "aten.gather.default"),
-    "topk": (lambda m, x: m.one(x).topk(2, 1)[0], ONE, "aten.topk.default in module '(root)'"),
-    "ceil": (lambda m, x: F.max_pool2d(m.one(x), 3, 2, ceil_mode=True), ONE, "aten.max_pool2d.default"),
     "complex": (lambda m, x: torch.fft.rfft(m.one(x)).abs(), ONE, "in module '(root)': dtype complex64 is not known"),
     "written in part": (written, ONE, "writes into a part of a tensor that is read elsewhere"),
     "autocast": (lambda m, x: _autocast(m, x), ONE, "autocast in module '(root)': not known to graphs"),
