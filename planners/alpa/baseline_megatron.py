@@ -162,7 +162,7 @@ def _seconds(
     times: list[float] = []
     price = partial(pricer.stage, graph, mesh=mesh, recompute=recompute, microbatches=count)
     for s, (first, last) in enumerate(bounds):
-        held = in_flight(options.schedule, pp - 1 - s, count)
+        held = in_flight(options.schedule, s, pp, count)
         try:
             key = keys[s, s]
             if key not in known:

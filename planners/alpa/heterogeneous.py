@@ -8,7 +8,7 @@ result is the list of stages with the seconds of Eq. 2, and not a plan file.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from .inter.pricing.table import StageTable
 from .inter.shapes import submesh_shapes
 from .options import AlpaOptions
 from .planner import check_request
+from .stages import Stage
 
 __all__ = ["HeterogeneousPlan", "HeterogeneousStage", "plan_heterogeneous"]
 
@@ -154,7 +155,7 @@ def plan_heterogeneous(
         mesh = placed[c].pop(0)
         first, last = layers[i][0], layers[j - 1][1]
         where = Mesh(clusters[c], mesh.hosts, mesh.devices, mesh.first_host, mesh.first_device).view(name.logical)
-        held = in_flight(chosen.schedule, len(found) - 1 - s, microbatches)
+        held = in_flight(chosen.schedule, s, len(found), microbatches)
         plan = sources[c].stage(sized, first, last, where, name.recompute, microbatches, held, memory[c])
         stages.append(HeterogeneousStage(first, last, c, mesh, name.logical, name.recompute, plan))
     return HeterogeneousPlan(tuple(clusters), microbatches, tuple(stages), seconds)
@@ -168,12 +169,8 @@ def _stages(
     tables: Sequence[StageTable], clusters: Sequence[Cluster], memory: Sequence[float], graph: Graph,
     layers: Sequence[tuple[int, int]], microbatches: int, options: AlpaOptions,
 ) -> tuple[Found, float]:  # fmt: skip
-    width = max(t.seconds.shape[3] for t in tables)
-    cost = np.concatenate([_wider(t.cost(microbatches), width, np.inf) for t in tables], axis=2)
-    later = np.concatenate(
-        [_wider(t.later(m, options.schedule, microbatches), width, -1) for t, m in zip(tables, memory, strict=True)],
-        axis=2,
-    )
+    table = StageTable.joined(tables)
+    room = np.repeat(memory, [len(t.submeshes) for t in tables])[:, None]
     owner = [(c, k) for c, t in enumerate(tables) for k in range(len(t.submeshes))]
     devices = [[int(tables[c].sizes[k]) if c == kind else 0 for kind in range(len(tables))] for c, k in owner]
     n_bytes = np.zeros((len(layers), len(layers)))
@@ -181,20 +178,19 @@ def _stages(
         firsts, lasts = [first for first, _ in layers], [last - 1 for _, last in layers]
         n_bytes = received_bytes(graph, gradients=True)[np.ix_(firsts, lasts)]
     links = links_between(n_bytes, [(clusters[c], tables[c].submeshes[k]) for c, k in owner], options.overlap)
-    try:
-        seconds, stages = linked_stages(
-            cost, later, devices, [c.n_devices for c in clusters], microbatches, replace(links, n_bytes=n_bytes)
-        )
-    except InfeasibleError:
+    best: tuple[float, list[Stage]] | None = None
+    for later in table.later(room, options.schedule, microbatches):
+        try:
+            found = linked_stages(
+                table.cost(microbatches), later, devices, [c.n_devices for c in clusters], microbatches, links
+            )
+        except InfeasibleError:
+            continue
+        best = found if best is None or found[0] < best[0] else best
+    if best is None:
         names = ", ".join(map(str, clusters))
         raise InfeasibleError(
             f"alpa: no stages of {graph.name!r} with {microbatches} microbatches use every device of {names} and fit "
             "their memory; use smaller microbatches, more layers, recompute='auto', or devices with more memory"
-        ) from None
-    return [(span, *owner[k], config) for span, k, config in stages], seconds
-
-
-def _wider(values: np.ndarray[Any, Any], width: int, fill: float) -> np.ndarray[Any, Any]:
-    full = np.full((*values.shape[:3], width), fill, values.dtype)
-    full[..., : values.shape[3]] = values
-    return full
+        )
+    return [(span, *owner[k], config) for span, k, config in best[1]], best[0]

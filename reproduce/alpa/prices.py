@@ -72,12 +72,16 @@ def seconds_with(
     )
     memory = cluster.spec.memory_bytes * options.memory_fraction
     cost = table.cost(microbatches)
-    later = table.later(memory, options.schedule, microbatches)
-    times: list[np.ndarray] = []  # of each stage, over its first and last layer
-    for s, n in enumerate(gpus):
-        fits = (later >= len(gpus) - 1 - s) & (table.sizes == n)[None, None, :, None]
-        times.append(np.where(fits, cost, np.inf).min(axis=(2, 3)))
-    return best_with(times, microbatches)
+    return min(
+        best_with(_times(cost, later, table.sizes, gpus), microbatches)
+        for later in table.later(memory, options.schedule, microbatches)
+    )
+
+
+def _times(cost: np.ndarray, later: np.ndarray, sizes: np.ndarray, gpus: Sequence[int]) -> list[np.ndarray]:
+    """Least seconds of each stage that fits, over its first and last layer."""
+    fits = [(later >= len(gpus) - 1 - s) & (sizes == n)[None, None, :, None] for s, n in enumerate(gpus)]
+    return [np.where(fit, cost, np.inf).min(axis=(2, 3)) for fit in fits]
 
 
 def best_with(times: Sequence[np.ndarray], microbatches: int) -> float:

@@ -141,10 +141,9 @@ def _result_spec(operators: Mapping[str, OperatorEntry], name: str) -> str:
 
 
 def predicted(
-    graph: Graph, stages: Sequence[StageEntry], meshes: Sequence[MeshEntry], microbatches: int, held: Sequence[int],
-    cluster: Cluster,
-) -> dict[str, float]:  # fmt: skip
-    """Predicted numbers of a plan: Eq. 2's seconds, throughput, peak memory, bubble.
+    graph: Graph, stages: Sequence[StageEntry], meshes: Sequence[MeshEntry], microbatches: int, peak_flops: float
+) -> dict[str, float]:
+    """Predicted numbers of a plan: Eq. 2's seconds, throughput, bubble; `peak_flops` are those of all devices.
 
     ``pflops`` counts a training step as the paper does: the FLOPs of the forward pass and of both backward passes,
     without recomputation. ``bubble`` is the share of device time in which devices wait. With several stages on one mesh
@@ -154,12 +153,8 @@ def predicted(
     once = [s.reduce_s + s.update_s for s in stages]
     total = [t + o / microbatches for t, o in zip(micro, once, strict=True)]
     busy = [0.0] * len(meshes)
-    peak = [0.0] * len(meshes)
-    work = [0.0] * len(meshes)
     for s, stage in enumerate(stages):
         busy[stage.mesh] += total[s]
-        peak[stage.mesh] += stage.state_bytes + held[s] * stage.activation_bytes
-        work[stage.mesh] = max(work[stage.mesh], stage.work_bytes)
     rounds = len(stages) // len(meshes)
     if (
         rounds > 1
@@ -174,9 +169,8 @@ def predicted(
     return {
         "seconds": seconds,
         "pflops": flops / seconds / 1e15,
-        "mfu": flops / seconds / (sum(devices) * cluster.spec.peak_flops),
+        "mfu": flops / seconds / peak_flops,
         "samples_per_s": samples / seconds,
         "items_per_s": samples * graph.items_per_sample / seconds,
         "bubble": 1.0 - used / (sum(devices) * seconds),
-        "peak_bytes": max(p + w for p, w in zip(peak, work, strict=True)),
     }

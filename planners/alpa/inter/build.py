@@ -95,7 +95,7 @@ def build_plan(
     if rounds > 1:
         held = held_microbatches(len(shapes), rounds, microbatches)
     else:
-        held = tuple(in_flight(options.schedule, count - 1 - s, microbatches) for s in range(count))
+        held = tuple(in_flight(options.schedule, s, count, microbatches) for s in range(count))
     placed = [
         PlacedStage(first, last, number % len(shapes), logical, recompute, held[number])
         for number, (first, last, logical, recompute) in enumerate(stages)
@@ -125,9 +125,10 @@ def build_plan(
             evaluations=origin.evaluations,
         ),
         cost_source=pricer.source,
-        predicted=predicted(graph, entries, meshes, microbatches, held, cluster)
+        predicted=predicted(graph, entries, meshes, microbatches, cluster.n_devices * cluster.spec.peak_flops)
         | {"gap": max(p.gap for p in plans), "dp_seconds": origin.programme_s},
     )
-    # Eq. 2 has no transfers between stages; the simulation of the very plan has.
-    simulated = {**made.predicted, "simulated_s": simulate_training(made).seconds}
-    return made.model_copy(update={"predicted": simulated})
+    # Eq. 2 has no transfers between stages; the simulation of the very plan has, and the memory of its very program.
+    result = simulate_training(made)
+    simulated = {"peak_bytes": float(result.peak_bytes.max()), "simulated_s": result.seconds}
+    return made.model_copy(update={"predicted": made.predicted | simulated})

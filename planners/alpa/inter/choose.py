@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -86,10 +87,12 @@ def choose_stages(
     cost = table.cost(microbatches)
     best: tuple[float, list[Stage]] | None = None
     why: InfeasibleError | None = None
-    for mask in stages_allowed(table, cluster, options.stages):
+    for mask, later in product(
+        stages_allowed(table, cluster, options.stages), table.later(memory_bytes, options.schedule, microbatches)
+    ):
         try:
             found = _solve(
-                table, np.where(mask, cost, np.inf), mask, cluster, microbatches, memory_bytes, options, received
+                table, np.where(mask, cost, np.inf), mask, later, cluster, microbatches, memory_bytes, options, received
             )
         except InfeasibleError as error:
             why = why or error
@@ -106,6 +109,7 @@ def _solve(
     table: StageTable,
     cost: npt.NDArray[np.float64],
     mask: npt.NDArray[np.bool_],
+    later: npt.NDArray[np.int64],
     cluster: Cluster,
     microbatches: int,
     memory_bytes: float,
@@ -114,7 +118,6 @@ def _solve(
 ) -> tuple[float, list[Stage]]:
     if options.interleave > 1:
         return interleaved_stages(table, cluster.n_devices, microbatches, options.interleave, memory_bytes, mask)
-    later = table.later(memory_bytes, options.schedule, microbatches)
     if received is not None:
         links = links_between(received, [(cluster, shape) for shape in table.submeshes], options.overlap)
         sizes = [(int(n),) for n in table.sizes]

@@ -107,9 +107,9 @@ def _flying(plan: TrainingPlan) -> Sequence[int | None]:
     """Microbatches whose activations each stage keeps at once (Alpa §5.2); None where only a simulation can say."""
     if plan.schedule in ("gpipe", "terapipe"):
         return plan.microbatches_of
-    if plan.schedule in ("1f1b", "zb_h1"):
+    if plan.schedule == "1f1b":
         return [min(n, d) for n, d in zip(plan.microbatches_of, stage_graph(plan).behind, strict=True)]
-    if plan.schedule in ("kfkb", "explicit"):
+    if plan.schedule in ("kfkb", "explicit", "zb_h1"):
         return in_flight(plan_program(plan)).tolist()
     return [None] * len(plan.stages)
 

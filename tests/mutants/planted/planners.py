@@ -78,8 +78,8 @@ MUTANTS = (
         (
             (
                 "planners/alpa/inter/memory.py",
-                'return microbatches if schedule == "gpipe" else min(later + 1, microbatches)',
-                'return microbatches if schedule == "gpipe" else min(later + 2, microbatches)',
+                'return min(n_stages if schedule == "zb_h1" else n_stages - stage, microbatches)',
+                'return min(n_stages if schedule == "zb_h1" else n_stages - stage + 1, microbatches)',
             ),
         ),
         ("tests/planners/alpa/inter/test_shapes_and_memory.py", "tests/planners/alpa/inter/test_plan.py"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -117,6 +118,20 @@ class StageTable:
         ]
         return StageTable(self.submeshes, configs, *columns)
 
+    @classmethod
+    def joined(cls, tables: Sequence[StageTable]) -> StageTable:
+        """One table with the submeshes of all, each with its own configurations."""
+        width = max(len(configs) for table in tables for configs in table.configs)
+        columns = [
+            np.concatenate(
+                [np.stack([_padded(getattr(t, f)[:, :, k], width) for k in range(len(t.submeshes))], axis=2)
+                 for t in tables], axis=2,
+            )
+            for f in _FIELDS
+        ]  # fmt: skip
+        shapes = tuple(shape for table in tables for shape in table.submeshes)
+        return cls(shapes, tuple(configs for table in tables for configs in table.configs), *columns)
+
     @property
     def n_layers(self) -> int:
         """L."""
@@ -131,10 +146,13 @@ class StageTable:
         """t_intra: seconds of one microbatch, with its share of what happens once an iteration."""
         return self.seconds + self.iteration_s / microbatches
 
-    def later(self, memory_bytes: float, schedule: str, microbatches: int) -> npt.NDArray[np.int64]:
-        """Stages that may follow, Eq. 5; −1 where it does not fit."""
-        most = later_stages(self.state, self.activation, self.work, memory_bytes, schedule, microbatches)
-        return np.where(np.isfinite(self.seconds), most, -1)
+    def later(self, memory_bytes: float | Floats, schedule: str, microbatches: int) -> list[npt.NDArray[np.int64]]:
+        """Stages that may follow, Eq. 5; −1 where it does not fit. The best plan by any of these counts.
+
+        The memory is that of a device, or of each submesh's, in the shape of the arrays' third axis.
+        """
+        found = later_stages(self.state, self.activation, self.work, memory_bytes, schedule, microbatches)
+        return [np.where(np.isfinite(self.seconds), most, -1) for most in found]
 
 
 _FIELDS = ("seconds", "iteration_s", "state", "activation", "work")

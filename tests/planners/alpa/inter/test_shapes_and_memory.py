@@ -68,19 +68,25 @@ def test_views_left_out_are_another_with_its_axes_renamed():
 )  # fmt: skip
 @settings(max_examples=examples(100, anew=300), deadline=None)
 def test_later_stages_is_the_most_that_eq_5_allows(state, activation, work, memory, microbatches, schedule):
-    one = [np.array([x]) for x in (state, activation, work)]
-    most = int(later_stages(*one, memory, schedule, microbatches)[0])
-    for later in range(25):
-        used = state + in_flight(schedule, later, microbatches) * activation + work
-        if abs(used - memory) > 1e-6 * memory:
-            assert (later <= most) == (used <= memory), later
+    layers = 25
+    one = [np.full(layers, x) for x in (state, activation, work)]
+    found = later_stages(*one, memory, schedule, microbatches)
+    assert all(np.all(most == most[0]) for most in found)
+    for n_stages in range(1, layers + 1):
+        for stage in {0, n_stages // 2, n_stages - 1}:
+            used = state + in_flight(schedule, stage, n_stages, microbatches) * activation + work
+            fits = any(n_stages - 1 - stage <= most[0] for most in found)
+            # ZB-H1's first stage is the one that says how many there may be; the others hold as much as it does.
+            fits = fits if stage == 0 or schedule != "zb_h1" else used <= memory
+            if abs(used - memory) > 1e-6 * memory:
+                assert fits == (used <= memory), (stage, n_stages)
 
 
-@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "zb_h1"])
 @pytest.mark.parametrize(("p", "m"), [(1, 1), (2, 1), (2, 6), (4, 3), (4, 4), (4, 9), (6, 12)])
 def test_what_a_stage_holds_is_what_the_programs_of_the_schedules_hold(schedule, p, m):
     held = program_in_flight(make_program(schedule, p, m)).tolist()
-    assert held == [in_flight(schedule, p - 1 - stage, m) for stage in range(p)]
+    assert held == [in_flight(schedule, stage, p, m) for stage in range(p)]
 
 
 def random_problem(seed):
