@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -11,33 +11,21 @@ from numpy.typing import NDArray
 from ....errors import InputError
 from ...cluster import Cluster
 from .model import TransformerShape
+from .rules import MEND, problems_of, rule_text
 
-__all__ = ["PROBLEMS", "RECOMPUTE", "Columns"]
+__all__ = ["CONTEXT", "DEFAULTS", "FLAGS", "RECOMPUTE", "SCHEDULES", "WORDS", "Columns"]
 
 RECOMPUTE = ("none", "selective", "full")
-PROBLEMS = (
-    "",
-    "tp, pp, dp, microbatch, global_batch and interleave: expected positive integers",
-    "zero: expected 0, 1, 2 or 3",
-    "tp x pp x dp: expected the number of devices of the cluster, {devices}",
-    "tp: expected a divisor of heads {heads}",
-    "tp: expected a divisor of kv_heads {kv_heads}",
-    "tp: expected a divisor of ffn {ffn}",
-    "pp x interleave: expected a divisor of layers {layers}, or of two more (embedding and output count as layers)",
-    "interleave: more than 1 needs pp > 1",
-    "global_batch: expected a multiple of dp x microbatch",
-    "interleave: needs a number of microbatches that pp divides",
-    "sequence_parallel: expected a seq that tp divides (seq {seq})",
-)
-"""What can be wrong with a configuration, by code; 0 is nothing."""
-MEND = {
-    3: "change one of them, or the cluster",
-    7: "choose another pp or interleave",
-    8: "set interleave=1",
-    9: "change the batch, dp or microbatch",
-    10: "change the batch, or set interleave=1",
-    11: "set sequence_parallel=False",
-}
+CONTEXT = ("ring", "all-to-all")
+SCHEDULES = ("1f1b", "zb-h1", "dualpipe")
+WORDS = {"recompute": RECOMPUTE, "context": CONTEXT, "schedule": SCHEDULES}
+"""Columns of words, and what each may say; they are held as indices."""
+FLAGS = ("sequence_parallel", "overlap_experts", "reshard", "offload_optimizer")
+DEFAULTS: dict[str, Any] = {
+    "interleave": 1, "recompute": "none", "sequence_parallel": False, "zero": 0, "cp": 1, "context": "ring", "ep": 1,
+    "etp": 0, "overlap_experts": False, "shard": 0, "reshard": True, "schedule": "1f1b", "offload_optimizer": False,
+}  # fmt: skip
+"""What a column is that is not given."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +40,12 @@ class Columns:
         Index into `RECOMPUTE`.
     sequence_parallel : array of bool
         As in `estimate`.
+    cp, ep, etp, shard : array of int64
+        As in `Settings`.
+    context, schedule : array of int64
+        Indices into `CONTEXT` and `SCHEDULES`.
+    overlap_experts, reshard, offload_optimizer : array of bool
+        As in `Settings`.
     """
 
     tp: NDArray[np.int64]
@@ -63,12 +57,18 @@ class Columns:
     recompute: NDArray[np.int64]
     sequence_parallel: NDArray[np.bool_]
     zero: NDArray[np.int64]
+    cp: NDArray[np.int64]
+    context: NDArray[np.int64]
+    ep: NDArray[np.int64]
+    etp: NDArray[np.int64]
+    overlap_experts: NDArray[np.bool_]
+    shard: NDArray[np.int64]
+    reshard: NDArray[np.bool_]
+    schedule: NDArray[np.int64]
+    offload_optimizer: NDArray[np.bool_]
 
     @classmethod
-    def of(
-        cls, *, tp: Any, pp: Any, dp: Any, microbatch: Any, global_batch: Any, interleave: Any = 1,
-        recompute: Any = "none", sequence_parallel: Any = False, zero: Any = 0,
-    ) -> Columns:  # fmt: skip
+    def of(cls, **given: Any) -> Columns:
         """Broadcast scalars and arrays to columns.
 
         Raises
@@ -76,84 +76,109 @@ class Columns:
         InputError
             If something is not a whole number, a recomputation is unknown, or lengths differ.
         """
-        words = np.asarray(recompute)
-        if words.dtype.kind in "US":
-            codes = np.full(words.shape, -1)
-            for code, word in enumerate(RECOMPUTE):
-                codes[words == word] = code
-        else:
-            codes = np.where(np.isin(words, (0, 1, 2)), words, -1) if words.dtype.kind in "iu" else np.array(-1)
-        if (codes < 0).any():
-            wrong = words[codes < 0].flat[0] if words.shape == codes.shape and words.ndim else words
-            raise InputError(f"recompute: expected one of {', '.join(RECOMPUTE)} (got {str(wrong)!r})")
-        arrays: dict[str, Any] = {"recompute": codes}
-        whole = {"tp": tp, "pp": pp, "dp": dp, "microbatch": microbatch, "global_batch": global_batch,
-                 "interleave": interleave, "zero": zero}  # fmt: skip
-        for name, given in whole.items():
-            column = np.asarray(given)
-            if column.dtype.kind not in "iu":
-                raise InputError(f"{name}: expected an integer (got {given!r})")
-            arrays[name] = column.astype(np.int64)
-        flag = np.asarray(sequence_parallel)
-        if flag.dtype.kind != "b":
-            raise InputError(f"sequence_parallel: expected True or False (got {sequence_parallel!r})")
-        arrays["sequence_parallel"] = flag
+        names = [field.name for field in fields(cls)]
+        if unknown := sorted(set(given) - set(names)):
+            raise InputError(f"{unknown[0]}: no such column; expected some of {', '.join(names)}")
+        said = {**DEFAULTS, **given}
+        if missing := [name for name in names if name not in said]:
+            raise InputError(f"{', '.join(missing)} missing: expected a column or a number for each")
+        arrays = {name: _column(name, said[name]) for name in names}
         try:
             columns = np.broadcast_arrays(*(np.atleast_1d(a) for a in arrays.values()))
         except ValueError:
             lengths = ", ".join(f"{name} {np.size(a)}" for name, a in arrays.items() if np.size(a) > 1)
             raise InputError(f"estimate_many: expected columns of one length (got {lengths})") from None
-        return cls(**dict(zip(arrays, columns, strict=True)))
+        return cls(**dict(zip(names, columns, strict=True)))
 
     def problems(self, shape: TransformerShape, cluster: Cluster) -> NDArray[np.int64]:
         """The first thing wrong with each row, as an index into `PROBLEMS`; 0 where nothing is."""
-        small = np.zeros(len(self.tp), dtype=bool)
-        for column in (self.tp, self.pp, self.dp, self.microbatch, self.global_batch, self.interleave):
-            small |= column < 1
-        tp, pp, dp, b, v = (
-            np.where(small, 1, x) for x in (self.tp, self.pp, self.dp, self.microbatch, self.interleave)
-        )
-        heads, kv = shape.heads, shape.kv_heads
-        checks = (
-            small,
-            (self.zero < 0) | (self.zero > 3),
-            tp * pp * dp != cluster.n_devices,
-            heads % tp != 0,
-            kv % tp != 0,
-            shape.ffn % tp != 0,
-            (shape.layers % (pp * v) != 0) & ~_uneven(shape.layers, pp, v),
-            (v > 1) & (pp == 1),
-            self.global_batch % (dp * b) != 0,
-            (v > 1) & (self.global_batch // (dp * b) % pp != 0),
-            self.sequence_parallel & (shape.seq % tp != 0),
-        )
-        found = np.zeros(len(tp), dtype=np.int64)
-        for code in range(len(checks), 0, -1):  # backwards, so that the first problem is written last and stays
-            found[checks[code - 1]] = code
-        return found
+        return problems_of(self, shape, cluster)
 
     def say(self, row: int, code: int, shape: TransformerShape, cluster: Cluster) -> str:
         """One line about what is wrong with a row."""
-        rule = PROBLEMS[code].format(
-            devices=cluster.n_devices, heads=shape.heads, kv_heads=shape.kv_heads, ffn=shape.ffn,
-            layers=shape.layers, seq=shape.seq,
-        )  # fmt: skip
         got = (
             f"tp {self.tp[row]}, pp {self.pp[row]}, dp {self.dp[row]}, microbatch {self.microbatch[row]}, "
             f"global_batch {self.global_batch[row]}, interleave {self.interleave[row]}, zero {self.zero[row]}"
         )
-        return f"{rule} (got {got})" + (f"; {MEND[code]}" if code in MEND else "")
+        more = [
+            f"{name} {getattr(self, name)[row]}"
+            for name in ("cp", "ep", "etp", "shard")
+            if getattr(self, name)[row] != DEFAULTS[name]
+        ]
+        rule = rule_text(code, shape, cluster)
+        return f"{rule} (got {', '.join([got, *more])})" + (f"; {MEND[code]}" if code in MEND else "")
 
     def take(self, rows: Any) -> Columns:
         """Some rows."""
-        return Columns(**{name: getattr(self, name)[rows] for name in self.__slots__})
+        return Columns(**{field.name: _some(getattr(self, field.name), rows) for field in fields(self)})
 
     @property
     def microbatches(self) -> NDArray[np.int64]:
         """Microbatches of each pipeline in one iteration."""
         return self.global_batch // (self.dp * self.microbatch)
 
+    @property
+    def by_heads(self) -> NDArray[np.bool_]:
+        """Whether a sequence that is cut is put together around the attention core, and heads cut in its place."""
+        return (self.context == 1) & (self.cp > 1)
 
-def _uneven(layers: int, pp: NDArray[np.int64], interleave: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether the first and the last stage may have one layer less than the others, and have one."""
-    return (pp > 1) & ((layers + 2) % (pp * interleave) == 0) & (layers + 2 > pp)
+    @property
+    def expert_tensor(self) -> NDArray[np.int64]:
+        """Devices that share one expert."""
+        return np.where(self.etp == 0, self.tp, self.etp)
+
+    @property
+    def replicas(self) -> NDArray[np.int64]:
+        """Devices that hold the same weights, but for experts: data and context parallelism together."""
+        return self.dp * self.cp
+
+    @property
+    def expert_replicas(self) -> NDArray[np.int64]:
+        """Devices that hold the same experts."""
+        return np.maximum(self.tp * self.replicas // (self.ep * self.expert_tensor), 1)
+
+    @property
+    def shards(self) -> NDArray[np.int64]:
+        """Devices over which ZeRO shards what is not in experts."""
+        return np.where(self.shard > 0, self.shard, self.replicas)
+
+    @property
+    def expert_shards(self) -> NDArray[np.int64]:
+        """Devices over which ZeRO shards experts: those of a shard group that hold the same ones."""
+        among = np.maximum(self.tp * self.shards // (self.ep * self.expert_tensor), 1)
+        return np.gcd(among, self.expert_replicas)
+
+
+def _column(name: str, given: Any) -> NDArray[Any]:
+    """One column, as its type has it."""
+    column = np.asarray(given)
+    if name in WORDS:
+        return _codes(name, column, WORDS[name])
+    if name in FLAGS:
+        if column.dtype.kind != "b":
+            raise InputError(f"{name}: expected True or False (got {given!r})")
+        return column
+    if column.dtype.kind not in "iu":
+        raise InputError(f"{name}: expected an integer (got {given!r})")
+    return column.astype(np.int64)
+
+
+def _codes(name: str, words: NDArray[Any], known: tuple[str, ...]) -> NDArray[np.int64]:
+    if words.dtype.kind in "US":
+        codes = np.full(words.shape, -1)
+        for code, word in enumerate(known):
+            codes[words == word] = code
+    else:
+        inside = np.isin(words, range(len(known))) if words.dtype.kind in "iu" else None
+        codes = np.array(-1) if inside is None else np.where(inside, words, -1)
+    if (codes < 0).any():
+        wrong = words[codes < 0].flat[0] if words.shape == codes.shape and words.ndim else words
+        raise InputError(f"{name}: expected one of {', '.join(known)} (got {str(wrong)!r})")
+    return codes.astype(np.int64)
+
+
+def _some(column: NDArray[Any], rows: Any) -> NDArray[Any]:
+    """Rows of a column; one number that was spread over all rows stays one."""
+    if column.strides == (0,):
+        return np.broadcast_to(column[:1], np.shape(rows))
+    return column[rows]

@@ -14,11 +14,12 @@ from .columns import RECOMPUTE, Columns
 from .iteration import TimeColumns, iteration
 from .kernels import Kernels
 from .layer_costs import NONE
-from .memory import STATE_BYTES, Memory, memory
+from .memory import Memory, memory
 from .model import TransformerShape, shape_of
 from .rates import CORE, MEGATRON_2022, DeviceRates, Stack, rates_of
 from .result import Breakdown, Estimate, Estimates, MemoryParts
 from .settings import Settings
+from .weights import STATE_BYTES
 
 if TYPE_CHECKING:
     from ....profiles.llm import KernelTables

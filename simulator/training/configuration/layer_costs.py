@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .collectives import GroupLinks
-from .kernels import FP8, Kernels
+from .context import context_seconds
+from .kernels import Kernels
+from .layer_parts import Floats, Tensor, attention_part, mlp_part
+from .mixture.block import OPS, expert_part
 from .model import TransformerShape
 from .rates import CORE, Stack
+from .spread import Spread
 
 __all__ = ["NONE", "SELECTIVE", "FULL", "EndTimes", "LayerTimes", "end_times", "layer_times", "padded_vocab"]
 
-Floats = NDArray[np.float64]
 NONE, SELECTIVE, FULL = 0, 1, 2
 """Codes of what is recomputed."""
 
@@ -34,6 +36,10 @@ class LayerTimes:
         Forward work done once more in the backward pass, with its communication.
     launch : tuple of array
         (forward, backward) time that the device waits for the host.
+    context, experts : tuple of array
+        (forward, backward) communication of context parallelism and of experts that nothing hides.
+    weight : array
+        Of `gemm` backward, the products for weight gradients.
     """
 
     gemm: tuple[Floats, Floats]
@@ -42,16 +48,24 @@ class LayerTimes:
     tensor: tuple[Floats, Floats]
     recompute: Floats
     launch: tuple[Floats, Floats]
+    context: tuple[Floats, Floats]
+    experts: tuple[Floats, Floats]
+    weight: Floats
 
     @property
     def forward(self) -> Floats:
         """One forward pass."""
-        return self.gemm[0] + self.attention[0] + self.element[0] + self.tensor[0] + self.launch[0]
+        return self._of(0)
 
     @property
     def backward(self) -> Floats:
         """One backward pass with what it recomputes."""
-        return self.gemm[1] + self.attention[1] + self.element[1] + self.tensor[1] + self.launch[1] + self.recompute
+        return self._of(1) + self.recompute
+
+    def _of(self, k: int) -> Floats:
+        """One pass without what is recomputed."""
+        alone = self.gemm[k] + self.attention[k] + self.element[k] + self.tensor[k] + self.launch[k]
+        return alone + self.context[k] + self.experts[k]
 
 
 def layer_times(
@@ -62,13 +76,14 @@ def layer_times(
     microbatch: Any,
     sequence_parallel: Any,
     recompute: Any,
+    spread: Spread | None = None,
+    *,
+    mixed: bool = False,
 ) -> LayerTimes:
     """Costs of one layer.
 
     Bytes of streaming kernels are counted kernel by kernel as Megatron-LM fuses them: norm; bias, dropout and
-    residual; bias and GELU (or SwiGLU); scale, mask and softmax. In the backward pass the reduction of a
-    column-parallel layer's input gradient runs under its weight gradient, and (sequence parallel) the gather of its
-    input under its input gradient (`Kernels.beside`).
+    residual; bias and GELU (or SwiGLU); scale, mask and softmax.
 
     Parameters
     ----------
@@ -78,112 +93,62 @@ def layer_times(
         Tensor-parallel groups, one per row.
     microbatch, sequence_parallel, recompute : array
         Samples; bool; codes.
+    spread : Spread, optional
+        Context and expert parallelism; none without it.
+    mixed : bool
+        Whether the layer has experts. It needs a `spread`.
     """
     t, b = group.size, np.asarray(microbatch, dtype=float)
     sp, again = np.asarray(sequence_parallel, dtype=bool), np.asarray(recompute)
-    n = b * shape.seq
-    rows = np.where(sp, n / t, n)
-    size = kernels.size
+    n = b * shape.seq if spread is None else b * shape.seq / spread.cp
     dropout = stack.dropout and not shape.gated if shape.dropout is None else shape.dropout
-    h, inner, ffn = shape.hidden, shape.inner / t, shape.ffn / t
-    qkv, q = (shape.q_width + 2 * shape.kv_width) / t, shape.q_width / t
+    at = Tensor(group, sp, n, np.where(sp, n / t, n), 1 if dropout else 0)
 
-    matrices = ((qkv, h), (h, q), (inner, h), (h, ffn))  # [columns, depth] of the four products
-    forward = [kernels.gemm(n, columns, depth, narrow=True) for columns, depth in matrices]
-    by_input = [kernels.gemm(n, depth, columns, narrow=True) for columns, depth in matrices]
-    by_weight = [
-        kernels.gemm(columns, depth, n, output_bytes=stack.added_bytes, narrow=True) for columns, depth in matrices
-    ]
-
-    attention = _attention(shape, kernels, stack, n, t, dropout)
-
-    norm, mask = 2 * size * rows * h, (1 if dropout else 0) * rows * h
-    element_forward = kernels.streaming(
-        2 * norm + 2 * (3 * size * rows * h + mask) + size * n * (3 * ffn if shape.gated else 2 * ffn), 5
-    )
-    element_backward = kernels.streaming(
-        2 * (4 * size * rows * h)  # norms: gradient, input, output, and a pass for their weights
-        + 2 * ((2 * size * rows * h + mask) if dropout else 0)
-        + 2 * (3 * size * rows * h)  # residual branches add their gradients
-        + size * n * (5 * ffn if shape.gated else 4 * ffn)
-        + (0 if shape.gated else size * (2 * rows * h + n * qkv)),  # bias gradients
-        9,
-    )
-    turn = 2 * size * n * (q if not shape.gated else q + qkv)  # heads to the front, or rotary embedding
-    element_forward = element_forward + kernels.streaming(turn, 1)
-    element_backward = element_backward + kernels.streaming(turn, 1)
-    if not stack.flash:
-        # Queries, keys and values are parts of one tensor, whose gradient is put together from theirs.
-        element_backward = element_backward + kernels.streaming(2 * size * n * qkv, 1)
-    if kernels.dtype == FP8:
-        casts = _casts(kernels, n * h, rows * h, n * q, n * qkv, n * ffn)
-        element_forward, element_backward = element_forward + casts[0], element_backward + casts[1]
-
-    whole = size * n * h
-    half, reduce = group.half(whole), group.all_reduce(whole)
-    gather = (
-        group.half(n * h) if kernels.dtype == FP8 else half
-    )  # inputs and gradients are gathered as they are multiplied
-    one = np.where(sp, half, reduce)
-    before, after = 2 * gather, 2 * half  # of the products of a pass
-    if stack.overlap_tensor:
-        # Chunk by chunk, one per device: the first one cannot be hidden.
-        before = _beside_chunks(kernels, gather, forward[0], t) + _beside_chunks(kernels, gather, forward[2], t)
-        after = _beside_chunks(kernels, half, forward[1], t) + _beside_chunks(kernels, half, forward[3], t)
-    tensor_forward = np.where(sp, before + after, 2 * reduce)
-    gradients = 2 * gather
-    if stack.overlap_tensor:
-        gradients = _beside_chunks(kernels, gather, by_input[1], t) + _beside_chunks(kernels, gather, by_input[3], t)
-    beside_weight = kernels.beside(one, by_weight[0]) + kernels.beside(one, by_weight[2])
-    beside_input = kernels.beside(gather, by_input[0]) + kernels.beside(gather, by_input[2])
-    tensor_backward = beside_weight + np.where(sp, beside_input + gradients, 0.0)
-
-    gemm_forward, gemm_backward = sum(forward), sum(by_input) + sum(by_weight)
-    device_forward = gemm_forward + attention[0] + element_forward + tensor_forward
-    device_backward = gemm_backward + attention[1] + element_backward + tensor_backward
-    launch_forward = np.maximum(stack.ops_forward * stack.op_s - device_forward, 0)
-    launch_backward = np.maximum(stack.ops_backward * stack.op_s - device_backward, 0)
-    core = 0.0 if stack.flash else attention[0]  # a fused kernel recomputes by itself; selective adds nothing
-    # What follows the last product's input is not recomputed: the product, and half of what follows products.
-    rest = forward[3] + np.where(sp, after / 2, reduce) if stack.early_stop else 0.0
-    extra = np.where(again == FULL, device_forward + launch_forward - rest, np.where(again == SELECTIVE, core, 0.0))
+    core = _attention(shape, kernels, stack, (n, t, spread), dropout)
+    first = attention_part(shape, kernels, stack, at)
+    if mixed:
+        assert spread is not None
+        second = expert_part(shape, kernels, stack, spread, t, n)
+    else:
+        second = mlp_part(shape, kernels, stack, at)
+    none = 0.0 * n
+    around = (none, none) if spread is None else context_seconds(shape, kernels, spread, core, n, t)
+    sums = [[a + b for a, b in zip(x, y, strict=True)] for x, y in (
+        (first.gemm, second.gemm), (first.element, second.element), (first.tensor, second.tensor)
+    )]  # fmt: skip
+    (gemm, element, tensor) = ((x[0], x[1]) for x in sums)
+    work = [gemm[k] + core[k] + element[k] + tensor[k] for k in (0, 1)]
+    experts = second.exchange
+    if spread is not None and mixed:
+        beside = [kernels.beside(each, alone) for each, alone in zip(experts, work, strict=True)]
+        experts = tuple(np.where(spread.overlap, *both) for both in zip(beside, experts, strict=True))
+    device = [work[k] + around[k] + experts[k] for k in (0, 1)]
+    ops = (stack.ops_forward + OPS[0] * mixed, stack.ops_backward + OPS[1] * mixed)
+    launch = [np.maximum(ops[k] * stack.op_s - device[k], 0) for k in (0, 1)]
+    scores = 0.0 if stack.flash else core[0]  # a fused kernel recomputes by itself; selective adds nothing
+    # What follows the last product's input is not recomputed: the product, and what follows it.
+    rest = second.last + second.after if stack.early_stop else 0.0
+    extra = np.where(again == FULL, device[0] + launch[0] - rest, np.where(again == SELECTIVE, scores, 0.0))
     return LayerTimes(
-        (gemm_forward + 0 * n, gemm_backward + 0 * n),
-        attention,
-        (element_forward, element_backward),
-        (tensor_forward, tensor_backward),
-        extra,
-        (launch_forward, launch_backward),
-    )
-
-
-def _beside_chunks(kernels: Kernels, collective: Any, product: Any, chunks: Any) -> Floats:
-    """Seconds that a collective adds to the product that it feeds or follows, in so many chunks."""
-    return collective / chunks + kernels.beside((1 - 1 / chunks) * collective, (1 - 1 / chunks) * product)
-
-
-def _casts(kernels: Kernels, whole: Any, rows: Any, q: Any, qkv: Any, ffn: Any) -> tuple[Floats, Floats]:
-    """Seconds (forward, backward) of what 8-bit products add to a layer's streaming kernels, for so many elements of
-    the hidden state, of its share on this device, of queries, of queries, keys and values, and of the MLP.
-
-    Transformer Engine on Hopper, delayed scaling. Forward: norms and the activation function write 8 bits instead of
-    16; the attention's output is cast (3 bytes). Backward: the four inputs are transposed (2 bytes), three gradients
-    are cast and transposed at once (4 bytes), the activation function's kernel does the fourth for what it saves.
-    """
-    forward = 3 * q - 2 * rows - ffn
-    backward = 2 * (2 * whole + q + ffn) + 4 * (2 * whole + qkv)
-    return kernels.streaming(forward, 1), kernels.streaming(backward, 7)
+        gemm, core, element, tensor, extra, (launch[0], launch[1]), around, (experts[0], experts[1]),
+        first.weight + second.weight,
+    )  # fmt: skip
 
 
 def _attention(
-    shape: TransformerShape, kernels: Kernels, stack: Stack, n: Floats, t: Floats, dropout: bool
+    shape: TransformerShape, kernels: Kernels, stack: Stack, over: tuple[Floats, Floats, Spread | None], dropout: bool
 ) -> tuple[Floats, Floats]:
-    """Attention core (forward, backward): one fused kernel, or products and softmax over scores in memory."""
-    s, d, heads = shape.seq, shape.head_dim, shape.heads / t
+    """Attention core (forward, backward): one fused kernel, or products and softmax over scores in memory. `over`:
+    tokens of a device, its tensor-parallel degree, and what else shares its sequences."""
+    n, t, spread = over
+    s, d, heads = shape.seq, shape.core_dim, shape.heads / t
     if stack.flash:
+        # In a ring the kernel runs on blocks of a sequence, with as many products; heads that are exchanged see all.
+        ring = 1.0 if spread is None else np.where(spread.by_heads, 1.0, spread.cp)
+        length: Any = s if spread is None else s / ring
         return (
-            kernels.flash(n, heads, s, d, backward=False, generation=stack.flash_generation),
-            kernels.flash(n, heads, s, d, backward=True, generation=stack.flash_generation),
+            kernels.flash(n * ring, heads, length, d, backward=False, generation=stack.flash_generation),
+            kernels.flash(n * ring, heads, length, d, backward=True, generation=stack.flash_generation),
         )
     size, scores, batch = kernels.size, n * heads * s, n / s * heads
     products = kernels.gemm(s, s, d, batch=batch) + kernels.gemm(s, d, s, batch=batch)
@@ -216,10 +181,11 @@ def end_times(
     microbatch: Any,
     sequence_parallel: Any,
     stack: Stack = CORE,
+    cp: Any = 1,
 ) -> EndTimes:
     """Costs of the ends, vocabulary-parallel."""
     t, sp = group.size, np.asarray(sequence_parallel, dtype=bool)
-    n = np.asarray(microbatch, dtype=float) * shape.seq
+    n = np.asarray(microbatch, dtype=float) * shape.seq / np.asarray(cp, dtype=float)
     size, h, v = kernels.size, shape.hidden, padded_vocab(shape, t) / t
     rows = np.where(sp, n / t, n)
     whole = size * n * h

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .columns import Columns
+from .columns import SCHEDULES, Columns
+from .context import pair_width
 from .layer_costs import FULL, NONE, padded_vocab
+from .mixture.held import experts_of_stages, kept_by_experts, passing_through_experts
 from .model import TransformerShape
 from .rates import Stack
+from .stages import Stages, stage_layers
+from .weights import COPY_BYTES, STATE_BYTES, STEP_BYTES, device_params, layer_params, stage_params, state_bytes
 
 __all__ = [
     "STATE_BYTES",
@@ -27,22 +31,7 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-
-STATE_BYTES = {"bf16": (2, 4, 12), "fp16": (2, 2, 12), "fp32": (4, 4, 8), "fp8": (2, 4, 12)}
-"""Bytes per parameter of (parameter, gradient, optimizer) with Adam that live through an iteration."""
-STEP_BYTES = {"bf16": 0, "fp16": 4, "fp32": 0, "fp8": 0}
-"""And of the optimizer's step alone: fp16 gradients are copied to fp32, and freed before the next forward pass. With
-them it is Megatron-LM's table of its distributed optimizer: 18, 20 and 16; sharded (`zero` = 1) 6 + 12/d, 4 + 16/d
-and 8 + 8/d."""
-COPY_BYTES = {"fp8": 2}
-"""Bytes per parameter of a layer's matrices beside the bf16 ones: the 8-bit copy and its transpose, which Transformer
-Engine keeps from the first microbatch on (Hopper multiplies 8-bit matrices in one layout only)."""
-
-
-def state_bytes(stack: Stack, dtype: str) -> tuple[int, int, int]:
-    """`STATE_BYTES`, with the gradients of the training software."""
-    parameter, gradient, optimizer = STATE_BYTES[dtype]
-    return parameter, stack.gradient_bytes or gradient, optimizer
+DUALPIPE = SCHEDULES.index("dualpipe")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,40 +69,6 @@ class Memory:
         return self.states + self.activations + self.ends + self.workspace
 
 
-def stage_layers(shape: TransformerShape, pp: Any, interleave: Any = 1) -> tuple[Floats, Floats]:
-    """Layers of a middle stage, and of the first and of the last.
-
-    As many everywhere; or, where only ``layers + 2`` divides, one less at both ends, whose embedding and output layer
-    count as one each (Megatron's ``--account-for-embedding-in-pipeline-split`` and ``-loss-``).
-    """
-    p, v = np.asarray(pp, dtype=float), np.asarray(interleave, dtype=float)
-    uneven = np.where(shape.layers % (p * v) != 0, 1.0, 0.0)
-    middle = (shape.layers + 2 * uneven) / p
-    return middle, middle - uneven
-
-
-def layer_params(shape: TransformerShape, tp: Any) -> Floats:
-    """Parameters of one layer on one device; matrices are split over `tp`, vectors are not."""
-    t = np.asarray(tp, dtype=float)
-    fused = shape.ffn + shape.q_width + 2 * shape.kv_width  # biases of column-parallel layers are split
-    vectors = 2 * shape.hidden if shape.gated else shape.layer_vector_params - fused + fused / t
-    return shape.layer_matrix_params / t + vectors
-
-
-def device_params(shape: TransformerShape, tp: Any, pp: Any, interleave: Any = 1) -> tuple[Floats, Floats]:
-    """Parameters on one device of the first and of the last stage. A tied embedding is on both ends of a pipeline, as
-    in Megatron."""
-    t, p = np.asarray(tp, dtype=float), np.asarray(pp, dtype=float)
-    layers = stage_layers(shape, pp, interleave)[1] * layer_params(shape, tp)
-    vocabulary = padded_vocab(shape, t) * shape.hidden / t
-    positions = 0 if shape.gated else shape.seq * shape.hidden
-    norm = (1 if shape.gated else 2) * shape.hidden
-    alone = p == 1
-    first = layers + vocabulary + positions + np.where(alone, norm + (0 if shape.tied else vocabulary), 0)
-    last = np.where(alone, first, layers + vocabulary + norm)
-    return first, last
-
-
 def chunks_in_flight(pp: Any, interleave: Any, microbatches: Any, stage: int = 0) -> tuple[Floats, Floats]:
     """Forward passes of model chunks that a stage (the first) and the last stage hold at once.
 
@@ -148,6 +103,7 @@ def activation_bytes(
     again = np.asarray(recompute)
     r = np.where(np.asarray(sequence_parallel, dtype=bool), t, 1.0)
     split, whole = _kept(shape, stack, size, narrow)
+    split += size * shape.inner + (1 if narrow else size) * shape.ffn  # of the MLP
     scores = 4.0 * shape.heads if stack.flash else _score_bytes(shape, stack, size) * shape.heads * shape.seq
     scores = np.where((again == NONE) | stack.flash, scores, 0.0)
     return n * np.where(again == FULL, size * shape.hidden / r, whole / r + (split + scores) / t)
@@ -163,62 +119,119 @@ def _score_bytes(shape: TransformerShape, stack: Stack, size: int) -> int:
 
 
 def _kept(shape: TransformerShape, stack: Stack, size: int, narrow: bool = False) -> tuple[int, int]:
-    """Bytes per token of one layer that tensor parallelism splits, and that only sequence parallelism splits."""
+    """Bytes per token of one layer, inside its MLP left out, that tensor parallelism splits, and that only sequence
+    parallelism splits."""
     gemm = 1 if narrow else size  # of an input of a matrix
-    split = size * (
-        2 * shape.q_width + 2 * shape.kv_width + shape.inner
-    )  # attention, and inputs of the activation function
-    split += gemm * shape.ffn + (shape.q_width if narrow else 0)  # attention keeps its output in bf16, too
+    split = size * (shape.q_width + shape.out_width + pair_width(shape))
+    split += shape.out_width if narrow else 0  # attention keeps its output in bf16, too
     whole = (2 * size + 2 * gemm + (2 if _dropout(shape, stack) else 0)) * shape.hidden  # norms' inputs and outputs
+    if shape.latent:
+        whole += (size + gemm) * (shape.latent.kv_rank + shape.latent.q_rank) + size * shape.latent.rope_dim
     return split, whole
+
+
+def _per_layer(shape: TransformerShape, stack: Stack, c: Columns, size: int, narrow: bool) -> tuple[Floats, Floats]:
+    """`activation_bytes` of a layer with a dense MLP, and of one with experts."""
+    own = c.microbatch / c.cp
+    dense = activation_bytes(shape, stack, c.tp, own, c.sequence_parallel, c.recompute, size, narrow)
+    if shape.experts is None:
+        return dense, dense
+    t, n = c.tp.astype(float), own * shape.seq
+    r = np.where(c.sequence_parallel, t, 1.0)
+    split, whole = _kept(shape, stack, size, narrow)
+    scores = 4.0 * shape.heads if stack.flash else _score_bytes(shape, stack, size) * shape.heads * shape.seq
+    scores = np.where((c.recompute == NONE) | stack.flash, scores, 0.0)
+    inside = kept_by_experts(shape, c, size, 1 if narrow else size)
+    return dense, np.where(
+        c.recompute == FULL, n * size * shape.hidden / r, n * (whole / r + (split + scores) / t) + inside
+    )
 
 
 def memory(shape: TransformerShape, stack: Stack, c: Columns, dtype: str) -> Memory:
     """The fullest device at its fullest moment, of five: the first stage (most microbatches) in a layer's backward
     pass, or in the embedding's, whose dense gradient meets one chunk less; the second stage, which may have a layer
     more; the last one with its logits; the optimizer's step."""
-    t, p, d = (x.astype(float) for x in (c.tp, c.pp, c.dp))
+    t, p = c.tp.astype(float), c.pp.astype(float)
     size, states = (4 if dtype == "fp32" else 2), state_bytes(stack, dtype)
-    n = c.microbatch.astype(float) * shape.seq
+    n = c.microbatch * (shape.seq / c.cp)
     r = np.where(c.sequence_parallel, t, 1.0)
     h, v, chunks = shape.hidden, padded_vocab(shape, t) / t, c.interleave.astype(float)
-    middle, outer = stage_layers(shape, c.pp, c.interleave)
+    stages = Stages.of(shape, c.pp, c.interleave)
 
     narrow = dtype in COPY_BYTES
-    per_layer = activation_bytes(shape, stack, c.tp, c.microbatch, c.sequence_parallel, c.recompute, size, narrow)
+    dense, mixed = _per_layer(shape, stack, c, size, narrow)
+    kept = [
+        (plain * dense + special * mixed) / chunks for plain, special in zip(stages.dense, stages.mixed, strict=True)
+    ]
     in_first, in_last = chunks_in_flight(c.pp, c.interleave, c.microbatches)
     in_second, _ = chunks_in_flight(c.pp, c.interleave, c.microbatches, 1)
+    if c.overlap_experts.any():  # another microbatch's layers are at work beside those of the one
+        in_first, in_last, in_second = (x + c.overlap_experts for x in (in_first, in_last, in_second))
+    if (c.schedule == DUALPIPE).any():
+        both = c.schedule == DUALPIPE
+        in_first, in_last, in_second = (np.where(both, p + 1, x) for x in (in_first, in_last, in_second))
     dropout = (1 if _dropout(shape, stack) else 0) * n * h / r
-    end = 2 * size * n * h / r + 4 * n * v  # final norm's input and output, fp32 logits
+    end = (1 + shape.mtp_layers) * (2 * size * n * h / r + 4 * n * v)  # final norm's input and output, fp32 logits
     alone = p == 1
+    further = shape.mtp_layers * (dense if shape.experts is None else mixed)
 
     backward = _layer_workspace(shape, stack, c, n, size)
     logits = 2.0 * n * v + size * n * h  # the half-precision copy beside the fp32 one, and the input's gradient
     loss = np.maximum(logits, backward)
     table = size * (v * h + n * h)  # the embedding's gradient is dense before it is added to what is accumulated
+    d, apart_over = c.shards.astype(float), c.expert_shards.astype(float)
     shares = [np.where(c.zero >= level, d, 1.0) for level in (3, 2, 1)]
-    gathered = np.where(c.zero == 3, 2 * states[0], 0) * shape.layer_matrix_params / t
-    bucket = np.where((c.zero >= 2) & (d > 1), states[1] * shape.layer_matrix_params / t, 0.0)
+    apart = [np.where(c.zero >= level, apart_over, 1.0) for level in (3, 2, 1)]
+    layer = shape.layer_matrix_params / t + shape.latent_params
+    experts = experts_of_stages(shape, c, stages)
+    if shape.experts is not None:
+        own = shape.experts.count * shape.expert_params / (c.ep * c.expert_tensor)
+        layer = np.maximum(layer, (shape.attention_params + shape.shared_params) / t + shape.latent_params + own)
+    gathered = np.where((c.zero == 3) & c.reshard, 2 * states[0], 0) * layer
+    bucket = np.where((c.zero >= 2) & (c.replicas > 1), states[1] * layer, 0.0)
+    # Of ZeRO 3 without resharding, the gathered parameters stay beside the shards from the forward pass on.
+    whole = np.where((c.zero == 3) & ~c.reshard, states[0], 0)
 
     first, last = device_params(shape, c.tp, c.pp, c.interleave)
-    second = np.where(p > 2, middle * layer_params(shape, c.tp), 0.0)
+    second = np.where(p > 2, stage_params(shape, c.tp, stages, 1), 0.0)
     embedding = dropout * in_first / chunks
-    moments = (  # parameters, layers kept, ends, temporaries
-        (first, in_first * outer / chunks, embedding + np.where(alone, end, 0.0), np.where(alone, loss, backward)),
-        (first, (in_first - 1) * outer / chunks, embedding, table),
-        (second, np.where(p > 2, in_second * middle / chunks, 0.0), 0.0 * n, np.where(p > 2, backward, 0.0)),
-        (last, in_last * outer / chunks, np.where(alone, dropout, 0.0) + end, loss),
-    )
+    moments = (  # parameters, those of experts, layers kept, ends, temporaries
+        (
+            first, experts[0], in_first * kept[0] + np.where(alone, further, 0.0),
+            embedding + np.where(alone, end, 0.0), np.where(alone, loss, backward),
+        ),
+        (first, experts[0], (in_first - 1) * kept[0], embedding, table),
+        (
+            second, np.where(p > 2, experts[1], 0.0), np.where(p > 2, in_second * kept[1], 0.0), 0.0 * n,
+            np.where(p > 2, backward, 0.0),
+        ),
+        (last, experts[2], in_last * kept[2] + further, np.where(alone, dropout, 0.0) + end, loss),
+    )  # fmt: skip
+    twice = np.where(c.schedule == DUALPIPE, 2.0, 1.0)  # parameters and gradients: a stage of each direction
+    host = np.where(c.offload_optimizer, 0.0, 1.0)
+    times = (twice, twice, host)
+    copy = COPY_BYTES.get(dtype, 0)
+    middle = stages.dense[1] * shape.layer_matrix_params / t
+    if shape.experts is not None:
+        middle = middle + stages.mixed[1] * (shape.attention_params + shape.shared_params) / t + experts[1]
+    copies = copy * middle
     parts: list[tuple[Floats, ...]] = []
-    copies = COPY_BYTES.get(dtype, 0) * middle * shape.layer_matrix_params / t
-    for params, kept, ends, work in moments:
-        held = [params * each / share for each, share in zip(states, shares, strict=True)]
-        held[0] = held[0] + np.where(params > 0, copies, 0.0)
-        parts.append((*held, kept * per_layer, ends, work + gathered + bucket))
-    most, none = np.maximum(first, last), 0.0 * n
-    held = [most * each / share for each, share in zip(states, shares, strict=True)]
+    for params, own, layers, ends, work in moments:
+        held = [
+            (params / share + own / part) * each * often
+            for each, share, part, often in zip(states, shares, apart, times, strict=True)
+        ]
+        held[0] = held[0] + np.where(params > 0, copies, 0.0) + whole * (params + own)
+        parts.append((*held, layers, ends, work + gathered + bucket))
+    larger = last + experts[2] > first + experts[0]
+    most, own = np.where(larger, last, first), np.where(larger, experts[2], experts[0])
+    none = 0.0 * n
+    held = [
+        (most / share + own / part) * each * often
+        for each, share, part, often in zip(states, shares, apart, times, strict=True)
+    ]
     held[0] = held[0] + copies
-    parts.append((*held, none, none, most * STEP_BYTES[dtype] / shares[2]))
+    parts.append((*held, none, none, (most / shares[2] + own / apart[2]) * STEP_BYTES[dtype]))
     fullest = [np.broadcast_to(part, n.shape) for part in parts[0]]
     top: Any = sum(fullest)
     for moment in parts[1:]:
@@ -234,13 +247,18 @@ def _layer_workspace(shape: TransformerShape, stack: Stack, c: Columns, n: Float
     recomputation brings back."""
     t = c.tp.astype(float)
     mlp = 2 * size * n * shape.hidden + size * n * (2 * shape.inner + shape.ffn) / t
+    if shape.experts is not None:
+        through = passing_through_experts(shape, c, size)
+        mlp = np.maximum(mlp, through) if shape.experts.dense_layers else through
     core = 0.0 * n
     if not stack.flash:
         kept = _score_bytes(shape, stack, size)
         scores = n * shape.heads * shape.seq / t
         core = scores * (2 * size + np.where(c.recompute == NONE, 0, kept))
     none = np.zeros_like(c.recompute)
-    one = activation_bytes(shape, stack, c.tp, c.microbatch, c.sequence_parallel, none, size)
+    one = activation_bytes(shape, stack, c.tp, c.microbatch / c.cp, c.sequence_parallel, none, size)
+    if shape.experts is not None:
+        one = np.maximum(*_per_layer(shape, stack, replace(c, recompute=none), size, False))
     if not stack.flash:
         one = one - n * _score_bytes(shape, stack, size) * shape.heads * shape.seq / t  # counted in `core`
     return np.maximum(mlp, core) + np.where(c.recompute == FULL, one, 0.0)

@@ -9,13 +9,14 @@ from dataclasses import dataclass, fields
 
 from ....errors import InputError
 from ....reprs import Shown
+from .mixture.parts import Experts, Latent, part_of
 
 __all__ = ["TransformerShape", "shape_of"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TransformerShape(Shown):
-    """A dense decoder-only transformer.
+    """A decoder-only transformer, dense or with experts.
 
     Parameters
     ----------
@@ -37,6 +38,14 @@ class TransformerShape(Shown):
         never for gated models.
     head_dim : int, optional
         Width of a head; ``hidden / heads`` by default.
+    experts : Experts, optional
+        Experts in place of the MLP, or their fields; none by default.
+    latent : Latent, optional
+        Latent attention in place of plain attention, or its fields; none by default.
+    mtp_layers : int
+        Further layers after the last, each of which predicts one more token with the same output layer (multi-token
+        prediction, DeepSeek-V3, section 2.2). `params` leaves them out, as their papers do; FLOPs, time and memory
+        count them.
 
     Raises
     ------
@@ -55,10 +64,13 @@ class TransformerShape(Shown):
     tied: bool | None = None
     dropout: bool | None = None
     head_dim: int = 0
+    experts: Experts | None = None
+    latent: Latent | None = None
+    mtp_layers: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "seq", "head_dim"):
-            optional = name in ("kv_heads", "ffn", "head_dim")
+        for name in ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "seq", "head_dim", "mtp_layers"):
+            optional = name in ("kv_heads", "ffn", "head_dim", "mtp_layers")
             value = getattr(self, name)
             value = 0 if optional and value is None else value
             if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) < (0 if optional else 1):
@@ -75,6 +87,17 @@ class TransformerShape(Shown):
             raise InputError(f"model.kv_heads: expected a divisor of heads {self.heads} (got {self.kv_heads})")
         object.__setattr__(self, "gated", bool(self.gated))
         object.__setattr__(self, "tied", (not self.gated) if self.tied is None else bool(self.tied))
+        object.__setattr__(self, "experts", part_of(Experts, self.experts, "model.experts"))
+        object.__setattr__(self, "latent", part_of(Latent, self.latent, "model.latent"))
+        if self.experts and self.experts.dense_layers >= self.layers:
+            raise InputError(
+                f"model.experts.dense_layers: expected fewer than the {self.layers} layers "
+                f"(got {self.experts.dense_layers})"
+            )
+        if (self.experts or self.latent) and not self.gated:
+            raise InputError("model.gated: expected True with experts or latent attention (got False)")
+        if self.latent and (self.kv_heads != self.heads or self.latent.rope_dim >= self.head_dim):
+            raise InputError("model.latent: expected kv_heads equal to heads, and a rope_dim below head_dim")
 
     @property
     def q_width(self) -> int:
@@ -92,16 +115,64 @@ class TransformerShape(Shown):
         return (2 if self.gated else 1) * self.ffn
 
     @property
+    def out_width(self) -> int:
+        """Width of what the attention core gives: all heads' values."""
+        return self.heads * (self.latent.value_dim if self.latent else self.head_dim)
+
+    @property
+    def core_dim(self) -> float:
+        """Mean width of a head in the core's two products: with keys, and with values."""
+        return (self.head_dim + self.latent.value_dim) / 2 if self.latent else float(self.head_dim)
+
+    @property
+    def latent_params(self) -> int:
+        """Weights of a layer's projections to latents, which tensor parallelism does not split."""
+        return self.hidden * (self.latent.kv_rank + self.latent.rope_dim + self.latent.q_rank) if self.latent else 0
+
+    @property
+    def attention_params(self) -> int:
+        """Weights of a layer's attention that tensor parallelism splits."""
+        if self.latent is None:
+            return self.hidden * (2 * self.q_width + 2 * self.kv_width)
+        queries = (self.latent.q_rank or self.hidden) * self.q_width
+        pairs = self.latent.kv_rank * self.heads * (self.head_dim - self.latent.rope_dim + self.latent.value_dim)
+        return queries + pairs + self.out_width * self.hidden
+
+    @property
+    def mlp_params(self) -> int:
+        """Weights of a dense layer's MLP."""
+        return self.hidden * (self.inner + self.ffn)
+
+    @property
+    def expert_params(self) -> int:
+        """Weights of one routed expert; 0 for a dense model."""
+        return 3 * self.hidden * self.experts.ffn if self.experts else 0
+
+    @property
+    def shared_params(self) -> int:
+        """Weights of a layer's shared experts."""
+        return 3 * self.hidden * self.experts.shared_ffn if self.experts else 0
+
+    @property
+    def router_params(self) -> int:
+        """Weights of a layer's router."""
+        return (self.hidden + self.experts.router_bias) * self.experts.count if self.experts else 0
+
+    @property
+    def expert_layers(self) -> int:
+        """Layers with experts."""
+        return self.layers - self.experts.dense_layers if self.experts else 0
+
+    @property
     def layer_matrix_params(self) -> int:
-        """Weights of one layer that tensor parallelism splits: attention and MLP matrices."""
-        attention = self.hidden * (2 * self.q_width + 2 * self.kv_width)
-        return attention + self.hidden * (self.inner + self.ffn)
+        """Weights of one layer with a dense MLP that tensor parallelism splits: attention and MLP matrices."""
+        return self.attention_params + self.mlp_params
 
     @property
     def layer_vector_params(self) -> int:
         """Norms and biases of one layer."""
         if self.gated:
-            return 2 * self.hidden
+            return 2 * self.hidden + (self.latent.kv_rank + self.latent.q_rank if self.latent else 0)
         return 4 * self.hidden + (self.q_width + 2 * self.kv_width) + self.hidden + self.ffn + self.hidden
 
     @property
@@ -109,23 +180,42 @@ class TransformerShape(Shown):
         """Token embedding; an untied output layer holds as many again."""
         return self.vocab * self.hidden
 
+    def _all_params(self, each: int) -> int:
+        """Parameters with `each` routed experts of a layer."""
+        everywhere = self.layers * (self.attention_params + self.latent_params + self.layer_vector_params)
+        dense = (self.layers - self.expert_layers) * self.mlp_params
+        mixed = self.expert_layers * (self.router_params + self.shared_params + each * self.expert_params)
+        norm = (1 if self.gated else 2) * self.hidden
+        positions = 0 if self.gated else self.seq * self.hidden
+        return everywhere + dense + mixed + norm + positions + (1 if self.tied else 2) * self.embedding_params
+
     @property
     def params(self) -> int:
         """All parameters, vocabulary unpadded."""
-        layers = self.layers * (self.layer_matrix_params + self.layer_vector_params)
-        norm = (1 if self.gated else 2) * self.hidden
-        positions = 0 if self.gated else self.seq * self.hidden
-        return layers + norm + positions + (1 if self.tied else 2) * self.embedding_params
+        return self._all_params(self.experts.count if self.experts else 0)
+
+    @property
+    def active_params(self) -> int:
+        """Parameters that a token meets, embedding and output layer included."""
+        return self._all_params(self.experts.top_k if self.experts else 0)
 
     @property
     def attention_flops(self) -> int:
         """Forward FLOPs per token of one layer's two attention products over all `seq` keys, as Megatron counts."""
-        return 4 * self.seq * self.q_width
+        return 2 * self.seq * (self.q_width + self.out_width)
 
     def forward_flops(self) -> tuple[int, int]:
-        """Forward FLOPs per token: (of all layers, of the output layer)."""
-        layer = 2 * self.layer_matrix_params + self.attention_flops
-        return self.layers * layer, 2 * self.embedding_params
+        """Forward FLOPs per token: (of all layers, of the output layer). Layers that predict further tokens count with
+        their projection, and with an output layer each."""
+        everywhere = 2 * (self.attention_params + self.latent_params) + self.attention_flops
+        mixed = 0
+        if self.experts:
+            active = self.hidden * self.experts.count + self.shared_params + self.experts.top_k * self.expert_params
+            mixed = 2 * active
+        further = self.mtp_layers * (everywhere + (mixed or 2 * self.mlp_params) + 4 * self.hidden**2)
+        dense = (self.layers - self.expert_layers) * 2 * self.mlp_params
+        layers = self.layers * everywhere + dense + self.expert_layers * mixed
+        return layers + further, 2 * (1 + self.mtp_layers) * self.embedding_params
 
     def model_flops(self, global_batch: int) -> int:
         """FLOPs of one iteration, nothing recomputed: three forward passes.

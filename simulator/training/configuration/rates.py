@@ -192,6 +192,11 @@ class Stack(Shown):
     loss_bytes : tuple of int
         Bytes moved per logit by the loss, forward and backward. Megatron's runs in fp32, kernel by kernel: cast 6,
         maximum 4, subtract 8, exponential 8, sum 4, divide 8; backward scale 8, cast 6.
+    dispatch_once : bool
+        Whether a token goes to each node of its experts once, and is passed on there (DeepSeek's DeepEP); otherwise
+        once for each expert (NCCL's all-to-all).
+    dispatch_bytes : int
+        Bytes of a number of a token on its way to its experts; 0: as it is stored.
     """
 
     name: str
@@ -216,6 +221,8 @@ class Stack(Shown):
     early_stop: bool = False
     flat: bool = False
     loss_bytes: tuple[int, int] = (38, 14)
+    dispatch_once: bool = False
+    dispatch_bytes: int = 0
 
     @property
     def added_bytes(self) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....reprs import Shown
-from .columns import PROBLEMS
+from .rules import PROBLEMS
 
 __all__ = ["Breakdown", "Estimate", "Estimates", "MemoryParts", "TimeParts"]
 
@@ -29,6 +29,10 @@ class TimeParts(Shown):
         Forward work done again, with its communication.
     tensor_parallel : float
         All-reduces, or reduce-scatters and all-gathers, that no product hides.
+    context_parallel : float
+        Keys and values on their way to other parts of their sequences, that no attention hides.
+    expert_parallel : float
+        Tokens on their way to their experts and back, that nothing hides.
     launch : float
         Waiting for the host to launch kernels.
     ends : float
@@ -55,6 +59,8 @@ class TimeParts(Shown):
     backward_element: float
     recompute: float
     tensor_parallel: float
+    context_parallel: float
+    expert_parallel: float
     launch: float
     ends: float
     bubble: float
@@ -183,7 +189,7 @@ class Estimates(Shown):
     fits : array of bool
         Whether the configuration is possible and within the device's memory.
     problem : array of int64
-        The rule that the configuration breaks, an index into `columns.PROBLEMS`; 0 for none.
+        The rule that the configuration breaks, an index into `rules.PROBLEMS`; 0 for none.
     """
 
     seconds: NDArray[np.float64]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PipelineTime", "bubble_fraction", "pipeline_time"]
+__all__ = ["PipelineTime", "bubble_fraction", "pipeline_time", "shorter_bubble"]
 
 Floats = NDArray[np.float64]
 
@@ -87,3 +87,32 @@ def pipeline_time(
     steady = np.where(hidden, 0.0, m * (waiting - slowest))
     transfer = np.where(p > 1, steady + 2 * (np.where(hidden, p * v, p) - 1) * x, 0.0)
     return PipelineTime(m * slowest, bubble, transfer)
+
+
+def shorter_bubble(schedule: Any, pp: Any, passes: tuple[Floats, Floats], weight: Floats, bubble: Floats) -> Floats:
+    """Bubbles of schedules that put weight gradients, or microbatches of the other direction, where 1F1B waits.
+
+    1: ZB-H1, ``(p - 1)(F + B - 2W)``. 2: DualPipe, ``(p / 2 - 1)(FB + B - 3W)`` with FB the time of a forward and a
+    backward pass beside each other, taken as their sum. Both as DeepSeek-V3's report has them (Table 2), where B holds
+    W; both never below 0, and with even stages: what the ends take more than 1F1B's own even bubble stays.
+
+    Parameters
+    ----------
+    schedule : array
+        Codes; 0: 1F1B.
+    pp : array
+        p.
+    passes : tuple of array
+        F and B of a stage and a microbatch.
+    weight : array
+        W of them: the part of B that gradients of weights take.
+    bubble : array
+        Seconds of 1F1B's bubble, uneven ends included.
+    """
+    p, code = np.asarray(pp, dtype=float), np.asarray(schedule)
+    forward, backward = passes
+    even = (p - 1) * (forward + backward)
+    half = (p - 1) * np.maximum(forward + backward - 2 * weight, 0.0)
+    dual = np.maximum(p / 2 - 1, 0.0) * np.maximum(forward + 2 * backward - 3 * weight, 0.0)
+    less = np.select([code == 1, code == 2], [half, np.minimum(dual, half)], even)
+    return np.where(code == 0, bubble, np.maximum(bubble - even + less, 0.0))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ....errors import InputError
 from ....reprs import Shown
-from .columns import RECOMPUTE, Columns
+from .columns import FLAGS, WORDS, Columns
 
 __all__ = ["Settings"]
 
@@ -36,6 +36,25 @@ class Settings(Shown):
         parameters too.
     dtype : str
         "bf16", "fp16", "fp32", or "fp8": Transformer Engine's 8-bit products in a layer's matrices, from Hopper on.
+    cp : int
+        Context-parallel degree: devices that share a sequence, each with a part of the beginning and one of the end.
+        Devices are tp x pp x dp x cp.
+    context : str
+        What they exchange: "ring" (keys and values, beside attention) or "all-to-all" (heads for sequence, Ulysses).
+    ep, etp : int
+        Expert-parallel degree, over which a layer's experts are spread within the tp x cp x dp devices of a stage, as
+        Megatron Core folds them; and devices that share one expert, 0: tp.
+    overlap_experts : bool
+        Whether tokens travel to experts and back beside another microbatch's work, whose activations are kept
+        meanwhile.
+    shard : int
+        Devices over which `zero` shards; 0: all dp x cp of them. Groups reduce their shares with each other (HSDP).
+    reshard : bool
+        False: with `zero` 3 parameters stay gathered from a layer's forward to its backward pass.
+    schedule : str
+        "1f1b", interleaved where `interleave` says so; "zb-h1"; or "dualpipe".
+    offload_optimizer : bool
+        Whether the optimizer's state is in the host's memory, and its step there.
 
     Raises
     ------
@@ -53,12 +72,22 @@ class Settings(Shown):
     sequence_parallel: bool = False
     zero: int = 0
     dtype: str = "bf16"
+    cp: int = 1
+    context: str = "ring"
+    ep: int = 1
+    etp: int = 0
+    overlap_experts: bool = False
+    shard: int = 0
+    reshard: bool = True
+    schedule: str = "1f1b"
+    offload_optimizer: bool = False
 
     def __post_init__(self) -> None:
+        expected = {name: f"one of {', '.join(words)}" for name, words in WORDS.items()}
+        expected |= dict.fromkeys(FLAGS, "True or False")
         for name, value in self.by_row().items():
             flag = isinstance(value, bool | np.bool_)
-            if flag != (name == "sequence_parallel") or np.ndim(value):
-                expected = {"sequence_parallel": "True or False", "recompute": f"one of {', '.join(RECOMPUTE)}"}
+            if flag != (name in FLAGS) or np.ndim(value):
                 raise InputError(f"{name}: expected {expected.get(name, 'an integer')} (got {value!r})")
 
     def by_row(self) -> dict[str, Any]:

@@ -44,9 +44,9 @@ MUTANTS = (
         "lost case",
         (
             (
-                "simulator/training/configuration/memory.py",
-                "positions + np.where(alone, norm + (0 if shape.tied else vocabulary), 0)",
-                "positions + np.where(alone, norm, 0)",
+                "simulator/training/configuration/weights.py",
+                "positions + np.where(alone, norm + (0 if shape.tied else vocabulary) + more, 0)",
+                "positions + np.where(alone, norm + more, 0)",
             ),
         ),
         ("tests/simulator/training/configuration/test_layer_theory.py",),
