@@ -118,7 +118,7 @@ class Executor:
         """The parcel that brings an edge's value to its reader or, if `back`, the gradient to the value's maker."""
         here, there = (edge.read, edge.made) if back else (edge.made, edge.read)
         ways = crossing(self.plan, edge, self.itemsize, back=back)
-        return Parcel(number, edge.full, here, there, self.rank, ways)
+        return Parcel(number, edge.full, here, there, self.rank, ways, edge.dtype)
 
     def _turn(self, action: Action) -> int:
         """Number under which runners and messages know an action's microbatch; subclasses number slices instead."""

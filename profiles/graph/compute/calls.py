@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Any
 
 from ....errors import InputError
@@ -35,11 +35,13 @@ def call(local: Local, operands: Sequence[Tensor]) -> Tensor:
 
     op = local.op
     target = overload(str(op.attributes["target"]))
-    floats = next((x.dtype for x in operands if x.dtype.is_floating_point), torch.get_default_dtype())
+    # Of one type, as a module's are: constants come in torch's default type, whatever a run computes in.
+    found = [x.dtype for x in operands if x.dtype.is_floating_point]
+    floats = reduce(torch.promote_types, found) if found else torch.get_default_dtype()
 
     def place(kind: str, what: Any) -> Any:
         if kind == "operand":
-            return operands[what]
+            return operands[what].to(floats) if operands[what].is_floating_point() else operands[what]
         if kind == "rows":
             return what * local.sizes[str(op.attributes["rows"])]
         dtype = getattr(torch, what)

@@ -55,7 +55,7 @@ class GraphExecutor(Executor):
         if sides[0].samples == sides[1].samples:
             return super()._parcel(first, replace(edge, full=sides[0].full), back=back)
         dim = rows_of(op, f"plan: transfer of stage {edge.source} to stage {edge.target}")
-        way = Edge(a, b, edge.name, sides[0].full, here, there, edge.gradient)
+        way = Edge(a, b, edge.name, sides[0].full, here, there, edge.gradient, edge.dtype)
         return GraphParcel(first, way, sides[0], sides[1], dim, self.rank)
 
     def _receive(self, action: Action) -> None:

@@ -53,7 +53,7 @@ class _PartParcel(Parcel):
             r: moved(region(target.full, there, device), dim, rows, source.full[dim])
             for device, r in enumerate(there.ranks)
         }
-        self.number, self.full, self.rank = number, source.full, rank
+        self.number, self.full, self.rank, self.dtype = number, source.full, rank, edge.dtype
         self.messages = messages_to(source.full, here, wants)
         self.handed, self.taken = [], []
         self.outgoing = [(i, m) for i, m in enumerate(self.messages) if m.source == rank]

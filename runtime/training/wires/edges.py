@@ -36,6 +36,8 @@ class Edge:
         How it is sharded at the source and at the target.
     gradient : bool
         Whether a gradient comes back.
+    dtype : str
+        Type of its elements where these are integers or truth values; others are of the run's.
     """
 
     source: int
@@ -45,6 +47,7 @@ class Edge:
     made: Place
     read: Place
     gradient: bool = True
+    dtype: str = ""
 
 
 def crossing(
@@ -119,6 +122,7 @@ def edges_of(plan: TrainingPlan, graph: Graph) -> tuple[Edge, ...]:
                 _place(plan, source, _made(plan, graph, source, name)),
                 _place(plan, target, read),
                 wants[name],
+                "" if op.dtype.startswith(("float", "bfloat")) else op.dtype,
             )
         )
     return tuple(edges)

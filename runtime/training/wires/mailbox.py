@@ -36,12 +36,17 @@ class Parcel:
     ways : (sequence of Message, sequence of Message), optional
         Messages between the two meshes, and messages by which the receiving ranks then gather. By default every
         receiving rank is sent all that it needs, and none gathers.
+    dtype : str
+        Type of the elements; "": the mailbox's.
     """
+
+    dtype: str = ""
 
     def __init__(
         self, number: int, full: tuple[int, ...], source: Place, target: Place, rank: int,
-        ways: tuple[tuple[Message, ...], tuple[Message, ...]] | None = None,
+        ways: tuple[tuple[Message, ...], tuple[Message, ...]] | None = None, dtype: str = "",
     ) -> None:  # fmt: skip
+        self.dtype = dtype
         self.number, self.full, self.rank = number, full, rank
         self.messages, relays = ways if ways is not None else (messages(full, source, target), ())
         self.handed = [(i, m) for i, m in enumerate(relays) if m.source == rank]
@@ -83,7 +88,7 @@ class Mailbox:
     Parameters
     ----------
     dtype : torch.dtype
-        Number format of everything that is sent.
+        Number format of everything that is sent, but for integers and truth values.
     turns : int
         Microbatches of an iteration (slices, where these are sent).
     """
@@ -102,12 +107,17 @@ class Mailbox:
 
         return torch.zeros(1, dtype=self.dtype)
 
+    def _dtype(self, parcel: Parcel) -> Any:
+        import torch
+
+        return getattr(torch, parcel.dtype) if parcel.dtype else self.dtype
+
     def send(self, parcel: Parcel, turn: int, x: Tensor) -> None:
         """Send this rank's part of a parcel, without waiting for its arrival."""
         import torch.distributed as dist
 
         for i, message in parcel.outgoing:
-            part = parcel.cut(x, message).contiguous()
+            part = parcel.cut(x, message).to(self._dtype(parcel)).contiguous()
             if message.target == parcel.rank:
                 self._kept.setdefault((parcel.number, turn), []).append((message, part))
                 continue
@@ -126,7 +136,7 @@ class Mailbox:
         posted: list[tuple[Message, Tensor, Any]] = []
         for i, message in parcel.incoming:
             if message.source != parcel.rank:
-                buffer = torch.empty([b - a for a, b in message.part], dtype=self.dtype)
+                buffer = torch.empty([b - a for a, b in message.part], dtype=self._dtype(parcel))
                 work = dist.irecv(buffer, message.source, tag=parcel.tag(turn, i, self.turns))
                 posted.append((message, buffer, work))
         self._posted[parcel.number, turn] = posted
@@ -140,7 +150,7 @@ class Mailbox:
         if len(posted) == 1 and len(parcel.incoming) == 1 and not (parcel.taken or parcel.handed):
             posted[0][2].wait()  # one message is the whole shard: its buffer needs no copy
             return posted[0][1]
-        x = torch.empty(parcel.shape, dtype=self.dtype)
+        x = torch.empty(parcel.shape, dtype=self._dtype(parcel))
         for message, part in self._kept.pop((parcel.number, turn), []):
             parcel.put(x, message, part)
         for message, buffer, work in posted:
@@ -163,7 +173,7 @@ class Mailbox:
             self._sent.append((dist.isend(part, message.target, tag=parcel.tag(turn, i, self.turns)), part))
         waiting: list[tuple[Message, Tensor, Any]] = []
         for i, message in parcel.taken:
-            buffer = torch.empty([b - a for a, b in message.part], dtype=self.dtype)
+            buffer = torch.empty([b - a for a, b in message.part], dtype=self._dtype(parcel))
             work = dist.irecv(buffer, message.source, tag=parcel.tag(turn, i, self.turns))
             waiting.append((message, buffer, work))
         for message, buffer, work in waiting:
