@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from .trace.inputs import named_inputs, with_loss
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["ModuleLoss", "in_float64", "untouched"]
+__all__ = ["DRAWN", "ModuleLoss", "in_float64", "untouched"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +153,26 @@ def in_float64() -> Iterator[None]:
         yield
 
 
+DRAWN = 0.5
+"""What is drawn while a module is checked, for every number between 0 and 1 and every normal one."""
+
+
+def _undrawn(func: Any, args: Any, kwargs: Mapping[str, Any]) -> float | None:
+    """What every element is that a call draws; None if it draws nothing."""
+    word = func._schema.name.removeprefix("aten::").rstrip("_")
+    if word not in ("rand", "rand_like", "randn", "randn_like", "uniform", "normal", "randint", "randint_like"):
+        return None
+    named = {a.name: a.default_value for a in func._schema.arguments} | dict(
+        zip((a.name for a in func._schema.arguments), args, strict=False)
+    ) | dict(kwargs)  # fmt: skip
+    if word.startswith("randint"):
+        low = named.get("low", 0)
+        return low + math.floor(DRAWN * (named["high"] - low))
+    if word == "uniform":
+        return named["from"] + DRAWN * (named["to"] - named["from"])
+    return named["mean"] + DRAWN * named["std"] if word == "normal" else DRAWN
+
+
 def _mode() -> Any:
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -177,6 +198,11 @@ def _mode() -> Any:
                 return args[0].fill_(share)  # torch's dropout then divides by it: nothing is dropped
             if name == "aten::native_dropout":
                 return args[0].clone(), torch.ones_like(args[0], dtype=torch.bool)
+            if name == "aten::bernoulli" and func._overloadname == "default":  # of a tensor of chances
+                return (args[0].double() > DRAWN).double()
+            drawn = _undrawn(func, args, kwargs or {})
+            if drawn is not None:
+                return (args[0] if name.endswith("_") else func(*args, **(kwargs or {})).double()).fill_(drawn)
             written = {i for i, a in enumerate(func._schema.arguments) if a.alias_info and a.alias_info.is_write}
             args = [a if i in written else tree_map(wide, a) for i, a in enumerate(args)]
             kwargs = {key: tree_map(wide, a) if key != "out" else a for key, a in (kwargs or {}).items()}

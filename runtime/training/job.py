@@ -153,6 +153,9 @@ def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, 
         if saving is not None:
             saving.after(iteration + 1, answer["losses"][-1])
     dist.barrier(everyone)  # nobody leaves while another still reads
+        inputs.begun(iteration)
+        for runner in runners.values():
+            runner.begin(job["seed"], iteration)
     gc.enable()
     answer["counts"] = {str(number): dict(runner.counts) for number, runner in runners.items()}
     if job["keep"]:

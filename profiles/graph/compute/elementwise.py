@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....errors import InputError
 from ..operator import Operator
+from .draws import kept, normal, uniform
 from .loops import Local, join_loops, split_loops
 
 if TYPE_CHECKING:
@@ -98,17 +99,34 @@ def _cumsum(local: Local, order: Sequence[str], xs: Sequence[Tensor]) -> Tensor:
 
 
 def _dropout(local: Local, order: Sequence[str], xs: Sequence[Tensor]) -> Tensor:
-    if float(local.op.attributes.get("p", 0.0)) > 0:  # pyright: ignore[reportArgumentType]
-        raise InputError(
-            f"operator {local.op.name!r}: dropout draws otherwise wherever it is cut otherwise; trace with p=0"
-        )
-    return xs[0] + 0.0
+    p = float(local.op.attributes.get("p", 0.0))  # pyright: ignore[reportArgumentType]
+    if p == 0.0:
+        return xs[0] + 0.0
+    if p >= 1.0:
+        return xs[0] * 0.0
+    return xs[0] * (kept(local, order, p).to(xs[0].dtype) / (1.0 - p))
+
+
+def _bernoulli(local: Local, order: Sequence[str], xs: Sequence[Tensor]) -> Tensor:
+    import torch
+
+    return kept(local, order, 1.0 - float(local.op.attributes["p"])).to(torch.get_default_dtype())  # pyright: ignore[reportArgumentType]
+
+
+def _drawn(draw: Callable[[Local, Sequence[str]], Tensor]) -> Callable[[Local, Sequence[str], Sequence[Any]], Tensor]:
+    def made(local: Local, order: Sequence[str], xs: Sequence[Tensor]) -> Tensor:
+        import torch
+
+        return draw(local, order).to(torch.get_default_dtype())
+
+    return made
 
 
 _PLACED: Mapping[str, Callable[[Local, Sequence[str], Sequence[Any]], Any]] = MappingProxyType(
     {
         "rope": _rope, "tril": _triangle, "triu": _triangle, "full": _full, "arange": _arange, "one_hot": _one_hot,
-        "cumsum": _cumsum, "dropout": _dropout,
+        "cumsum": _cumsum, "dropout": _dropout, "bernoulli": _bernoulli, "uniform": _drawn(uniform),
+        "normal": _drawn(normal),
     }
 )  # fmt: skip
 """Functions that depend on where an element stands, or draw."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from ....errors import InputError
 from ..notation import Dims
 from ..operator import Operator
+from .draws import Draws
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -61,6 +62,8 @@ class Local:
         Loop -> mesh axes that cut it; loops that are not cut are left out.
     comm : Comm, optional
         Needed if a statistic loop is cut.
+    draws : Draws, optional
+        Needed if the operator draws at random.
     """
 
     op: Operator
@@ -68,6 +71,7 @@ class Local:
     start: Mapping[str, int] = field(default_factory=dict[str, int])
     cut: Mapping[str, Axes] = field(default_factory=dict[str, Axes])
     comm: Comm | None = None
+    draws: Draws | None = None
 
     @classmethod
     def of(cls, op: Operator, comm: Comm | None = None, axes: tuple[str, str] = ("", "")) -> Local:

@@ -11,6 +11,7 @@ from ....errors import InputError
 from ..notation import Dims
 from ..operator import Operator
 from .calls import call
+from .draws import kept
 from .elementwise import elementwise, result_loops, view
 from .loops import Local, join_loops, split_loops
 from .statistics import cross_entropy_rows, log_sum_exp, moments, picked_rows
@@ -189,6 +190,9 @@ def _attention(local: Local, operands: Sequence[Tensor]) -> Tensor:
         mask = split_loops(x, dims, local.sizes, order)
         scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
     p = torch.exp(scores - log_sum_exp(local, scores, (len(order) - 1,), (key,)))
+    dropped = float(cast("float", op.attributes.get("dropout", 0.0)))
+    if dropped > 0.0:
+        p = p * (kept(local, order, dropped).to(p.dtype) / (1.0 - dropped))
     y: Tensor = torch.einsum(f"{term(order)},{term(flat(v))}->{term(out)}", p, xs[2])
     return join_loops(y, op.parsed.result, local.sizes, out)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from ....seeds import generator
 from ..graph import Graph
 from ..operator import Operator
+from .draws import Draws
 from .loops import Local
 from .operators import compute
 
@@ -65,10 +67,23 @@ def make_input(graph: Graph, name: str, seed: int, iteration: int, microbatch: i
     return torch.from_numpy(np.asarray(random.standard_normal(entry.shape))).to(getattr(torch, dtype))
 
 
-def evaluate(operators: Iterable[Operator], values: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Run operators one after another on whole tensors; results are added to `values`, which is returned."""
+def evaluate(
+    operators: Iterable[Operator], values: dict[str, Tensor], draws: Draws | None = None
+) -> dict[str, Tensor]:  # fmt: skip
+    """Run operators one after another on whole tensors; results are added to `values`, which is returned.
+
+    Parameters
+    ----------
+    operators : iterable of Operator
+        In topological order.
+    values : dict
+        What they read.
+    draws : Draws, optional
+        Needed where an operator draws at random.
+    """
     for op in operators:
-        values[op.name] = compute(Local.of(op), [values[name] for name in op.inputs])
+        local = replace(Local.of(op), draws=draws)
+        values[op.name] = compute(local, [values[name] for name in op.inputs])
     return values
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....errors import InputError
 from ..graph import Graph
-from ..module_loss import ModuleLoss, in_float64
+from ..module_loss import DRAWN, ModuleLoss, in_float64
 from ..operator import Operator
 from .calls import Call, check_calls, relative
 
@@ -301,7 +301,17 @@ def _float64(graph: Graph, values: Mapping[str, Tensor], name: str) -> dict[str,
 
 
 def _undropped(op: Operator) -> Operator:
-    return replace(op, attributes={**op.attributes, "p": 0.0}) if op.attributes.get("fn") == "dropout" else op
+    """The operator as `in_float64` has the module compute it: nothing is dropped, and what is drawn is one number."""
+    from ..compute.draws import draws_at_random
+
+    if not draws_at_random(op):
+        return op
+    fn, a = op.attributes.get("fn"), dict(op.attributes)
+    if op.kind == "attention":
+        return replace(op, attributes=a | {"dropout": 0.0})
+    if fn == "dropout":
+        return replace(op, attributes=a | {"p": 0.0})
+    return replace(op, attributes={"fn": "full", "value": a["p"] if fn == "bernoulli" else DRAWN})
 
 
 def _by_calls(traced: Traced) -> str:

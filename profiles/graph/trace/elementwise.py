@@ -155,11 +155,6 @@ def _detach(step: Step) -> Result:
     return step.draft.add(step.word, "elementwise", step.draft.aligned(step.x), grad=False, attributes={"fn": "detach"})
 
 
-def _dropout(step: Step) -> Result:
-    p, on = step.args["p"], step.args.get("train", step.args.get("training"))
-    return pointwise(step, "dropout", [step.x], (-1,), p=float(p)) if on and p else step.x
-
-
 def _constant(step: Step) -> Result:
     fills = {"zeros": 0, "ones": 1, "zeros_like": 0, "ones_like": 1, "new_zeros": 0, "new_ones": 1}
     a, extra = step.args, dict[str, Any]()
@@ -279,7 +274,6 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("sum", "mean", "amax", "amin", "argmax"), _reduce),
     "cumsum": _cumsum,
     "detach": _detach,
-    "dropout": _dropout,
     "masked_fill": _masked_fill,
     "max.dim": _reduce,
     "min.dim": _reduce,

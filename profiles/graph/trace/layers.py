@@ -9,6 +9,7 @@ from dataclasses import replace
 from ..operator import Scalar
 from .draft import Axes
 from .elementwise import pointwise
+from .handlers import drawn
 from .step import Handler, Result, Step
 from .values import ONE, Size, Value, total
 
@@ -55,14 +56,13 @@ def _batch_norm(step: Step) -> Result:
 
 def _evaluated(step: Step, x: Value) -> Result:
     """A batch norm by its running statistics: no loop of it is summed over."""
-    if not step.draft.inference:
-        raise step.unknown("a batch norm in evaluation mode; call module.train() before")
     a, axes = step.args, list(range(len(x.dims)))
     given = [a[key] for key in ("running_mean", "running_var", "weight", "bias") if a[key] is not None]
     if a["bias"] is not None and a["weight"] is None:
         raise step.unknown("a batch norm with a bias and no weight is not known")
+    scaled = a["weight"] is not None and (x.grad or a["weight"].grad)
     y = step.draft.add(
-        "batch_norm", "norm", Axes([(x, axes), *((p, [1]) for p in given)], axes),
+        "batch_norm", "norm", Axes([(x, axes), *((p, [1]) for p in given)], axes), saves=(0, 2) if scaled else (),
         attributes={"fn": "batch", "eps": float(a["eps"]), "statistics": "running"},
     )  # fmt: skip
     return [y] if len(step.sizes) > 1 else y
@@ -178,6 +178,7 @@ def _each(value: int | Sequence[int], count: int) -> tuple[int, ...]:
 
 
 HANDLERS: dict[str, Handler] = {
+    **drawn.HANDLERS,
     **dict.fromkeys(("layer_norm", "rms_norm"), _layer_norm),
     **dict.fromkeys(("batch_norm", "instance_norm", "_native_batch_norm_legit_functional",
                      "_native_batch_norm_legit", "_native_batch_norm_legit_no_training"), _batch_norm),

@@ -150,8 +150,6 @@ def _convolution(step: Step) -> Result:
 
 def _transposed(step: Step) -> Result:
     """A transposed convolution: the weight is (in, out / groups, kernel), each element of x meets all of a kernel."""
-    if not step.draft.inference:
-        raise step.unknown("transposed convolutions are not known")
     a = step.args
     x, w, groups = a["input"], a["weight"], a["groups"]
     space = len(w.dims) - 2
@@ -176,6 +174,7 @@ def _transposed(step: Step) -> Result:
     y = step.draft.add(
         "conv", "convolution", Axes(shown, result, sizes=sizes, splits=dict.fromkeys((*into, *out, *kernel), "whole")),
         dtype=step.dtypes[0], flops=2.0 * math.prod(x.shape) * math.prod(total(dim)[0] for dim in w.dims[1:]),
+        saves=(*((0,) if w.grad else ()), *((1,) if x.grad else ())),
         attributes={
             "transposed": True,
             **{key: _each(a[key], space) for key in ("stride", "padding", "dilation", "output_padding")},
@@ -197,8 +196,6 @@ def _attention(step: Step) -> Result:
     a = step.args
     q, k, v = a["query"], a["key"], a["value"]
     rank = len(q.dims)
-    if a["dropout_p"]:
-        raise step.unknown("dropout inside attention is not known; set it to 0")
     if not k.dims[-2] or not q.dims[-1] or not v.dims[-1]:
         raise step.unknown("attention to one key, or with heads of one element, is not known")
     outer: list[Hashable] = list(range(rank - 2))
@@ -221,6 +218,7 @@ def _attention(step: Step) -> Result:
     scale = float(a["scale"]) if a.get("scale") is not None else 1.0 / math.sqrt(deep[0])
     rows = math.prod(total(dim)[0] for dim in q.dims[:-1])
     flops = 2.0 * rows * total(k.dims[-2])[0] * (deep[0] + total(v.dims[-1])[0])
+    dropped: dict[str, Scalar] = {"dropout": float(a["dropout_p"])} if a["dropout_p"] else {}
     lined = Axes(
         shown,
         result,
@@ -231,7 +229,7 @@ def _attention(step: Step) -> Result:
     )
     return step.draft.add(
         "attention", "attention", lined, dtype=step.dtypes[0], flops=flops, saves=(0, 1, 2, -1),
-        attributes={"causal": bool(a["is_causal"]), "scale": scale},
+        attributes={"causal": bool(a["is_causal"]), "scale": scale, **dropped},
     )  # fmt: skip
 
 

@@ -28,7 +28,8 @@ HANDLERS: Mapping[str, Handler] = {
 IGNORED = frozenset({"_assert_tensor_metadata", "_assert_async", "sym_constrain_range_for_size"})
 SIZED = frozenset(  # their arguments are sizes, which may grow with the batch
     {"view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze", "expand", "broadcast_to", "zeros", "ones",
-     "full", "new_zeros", "new_ones", "new_full", "slice", "repeat"}
+     "full", "new_zeros", "new_ones", "new_full", "slice", "repeat", "empty", "new_empty", "empty_strided",
+     "new_empty_strided", "arange", "rand", "randn", "randint"}
 )  # fmt: skip
 KNOWN = HANDLERS.keys() | IGNORED
 

@@ -77,6 +77,11 @@ class SliceStage(StageRunner):
             self._counted[turn.microbatch] = float(labels.numel() - labels.eq(left_out).sum())
         return turn.share / self._counted[turn.microbatch]
 
+    def samples_of(self, microbatch: int) -> tuple[int, int]:
+        """The first sample of a slice's microbatch in the iteration, and how many it has."""
+        turn = self.turns[microbatch]
+        return sum(t.samples for t in self.turns if t.last and t.microbatch < turn.microbatch), turn.samples
+
     # Forward: what later slices read is kept beside that of earlier ones.
 
     def forward(self, microbatch: int, received: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -139,6 +139,8 @@ class StageLayout:
         Name of a parameter -> its layouts.
     mesh : LogicalMesh
         The mesh by whose links the cheapest routes are chosen.
+    samples : int
+        Samples of a microbatch.
     """
 
     number: int
@@ -148,6 +150,7 @@ class StageLayout:
     sent: Mapping[str, tuple[int, ...]]
     parameters: Mapping[str, ParameterRun]
     mesh: LogicalMesh
+    samples: int = 1
 
     @classmethod
     def of(cls, plan: TrainingPlan, graph: Graph, number: int, comm: MeshComm) -> StageLayout:
@@ -228,7 +231,7 @@ class StageLayout:
                 for op in graph.operators[entry.first : entry.last]:
                     if op.name in reads:
                         sent[op.name] = (*sent.get(op.name, ()), later)
-        return cls(number, tuple(runs), values, received, sent, parameters, mesh)
+        return cls(number, tuple(runs), values, received, sent, parameters, mesh, graph.batch)
 
 
 def _back(

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ....errors import RunError
+from ....profiles.graph.compute.draws import Draws, draws_at_random
+from ....profiles.graph.compute.loops import Local
 from ....profiles.graph.compute.operators import compute, contraction_gradient
 from ..optimizer import Optimizer, Shard
 from ..wires.comm import Axes, MeshComm
@@ -68,7 +71,10 @@ class StageRunner:
         for name, p in every:
             lie = route(whole(len(p.full)), p.storage, p.full, p.itemsize, mesh)
             self.weights[name] = lie.run(comm, parameter(name)).clone()
-            self.state[name] = optimizer.state(self._to_state[name].run(comm, self.weights[name]))
+            self.steps[name] = optimizer.begin(
+                name, self._to_state[name].run(comm, self.weights[name]), self._shard(name)
+            )
+        self._seed, self._iteration = 0, 0
         self._running: dict[int, Passing] = {}
         self._parts: dict[Slot, Tensor] = {}
         self.gradients: dict[str, Tensor] = {}
@@ -76,6 +82,10 @@ class StageRunner:
         self._redo = {i: group for group in redo for i in group}
         self._firsts = {run.twin for run in layout.operators if run.twin >= 0}
         self._hidden = hidden_results(layout, redo) - {loss}
+
+    def begin(self, seed: int, iteration: int) -> None:
+        """Say which iteration comes: what operators draw at random in it follows from it and the seed."""
+        self._seed, self._iteration = seed, iteration
 
     # A microbatch's life: `forward`, then `backward`, which does both halves or leaves one to `backward_weights`.
 
@@ -118,7 +128,7 @@ class StageRunner:
         statistics: list[Tensor] = []
         self.comm.record = statistics if drop else None
         with torch.set_grad_enabled(tape and not drop):
-            made = compute(run.local, leaves)
+            made = compute(self._local(run, microbatch), leaves)
         self.comm.record = None
         if drop:
             left = [None if a else x for a, x in zip(run.again, leaves, strict=True)]
@@ -145,6 +155,17 @@ class StageRunner:
     def weight(self, microbatch: int) -> float:
         """Weight of a microbatch's loss in the iteration's mean."""
         return 1.0 / self.microbatches
+
+    def samples_of(self, microbatch: int) -> tuple[int, int]:
+        """The microbatch's first sample in the iteration, and how many it has."""
+        return microbatch * self.layout.samples, self.layout.samples
+
+    def _local(self, run: OperatorRun, microbatch: int) -> Local:
+        """The operator, with what it draws."""
+        if not draws_at_random(run.op):
+            return run.local
+        draws = Draws(self._seed, self._iteration, *self.samples_of(microbatch))
+        return replace(run.local, draws=draws)
 
     def _read(self, kept: Passing, run: OperatorRun, k: int, microbatch: int) -> Tensor:
         """An operand, brought to the layout in which the operator reads it."""
@@ -214,7 +235,7 @@ class StageRunner:
         if split:
             kept.weights.append((taped, gradient))
         now = of_values if split else [*of_values, *of_weights]
-        for k, g in self._gradients(taped, now, gradient, split):
+        for k, g in self._gradients(taped, now, gradient, split, microbatch):
             if k in of_weights:
                 self._keep(run, k, g, microbatch)
             elif k == 0 and (run.twin >= 0 or i in self._firsts):
@@ -254,7 +275,7 @@ class StageRunner:
                     x.requires_grad_()
             self.comm.replay = list(taped.statistics)
             with torch.enable_grad():
-                made = compute(run.local, [x for x in taped.operands if x is not None])
+                made = compute(self._local(run, microbatch), [x for x in taped.operands if x is not None])
             self.comm.replay = None
             if split:
                 taped.made = made
@@ -268,7 +289,7 @@ class StageRunner:
         for taped, gradient in self._running.pop(microbatch).weights:
             run = taped.run
             mine = [k for k, name in enumerate(run.op.inputs) if run.wants[k] and name in self.weights]
-            for k, g in self._gradients(taped, mine, gradient, False):
+            for k, g in self._gradients(taped, mine, gradient, False, microbatch):
                 self._keep(run, k, g, microbatch)
 
     def _keep(self, run: OperatorRun, k: int, gradient: Tensor, microbatch: int) -> None:
