@@ -9,7 +9,7 @@ outcome. Begin with ``policy/orders.py``. `simulate_goodput` plays a whole run o
 
 from .configuration.estimate import estimate, estimate_many
 from .configuration.model import TransformerShape
-from .configuration.rates import CORE, FSDP_2023, MEGATRON_2022, NEMO_2024, DeviceRates, Stack
+from .configuration.rates import CORE, FSDP_2023, MEGATRON_2022, NEMO_2024, TITAN_2024, DeviceRates, Stack
 from .configuration.result import Breakdown, Estimate, Estimates, MemoryParts, TimeParts
 from .configuration.settings import Settings
 from .plan.file import MeshEntry, ModelEntry, OperatorEntry, SliceEntry, StageEntry, TrainingPlan, TransferEntry
@@ -33,6 +33,7 @@ __all__ = [
     "MEGATRON_2022",
     "NEMO_2024",
     "SCHEDULES",
+    "TITAN_2024",
     "Action",
     "Breakdown",
     "DeadlockError",

@@ -1,4 +1,4 @@
-"""Published runs looked up on 28 November 2026, split by a seed before any error was computed; ``python -m`` prints them.
+"""Published runs looked up on 28 November 2026, split by a seed before any error was computed; ``python -m`` prints it.
 
 The rule: runs of one source that differ only in devices, batch or sequence are a group, so that no run is chosen by its
 neighbour. The groups of each source are shuffled by `SEED`; the first half, rounded down, is what the model may be
@@ -7,8 +7,8 @@ chosen by, all others are what it is reported on. A source of one group is repor
 Every figure was read in the source that its function names. What a source does not print is said there. Left out, since
 the estimate cannot say them or the source does not print enough: context parallelism, experts, recomputation of single
 operators or of every second layer (most of torchtitan's tables, also at 500 W), hybrid sharding (IBM's fms-fsdp,
-InternEvo's zero1=8), Blackwell (no rates), JAX (Paxml), microbatches that are not printed (Megatron-LLaMA, KempnerForge),
-BigScience's V100 tables ("+/-40 % correct").
+InternEvo's zero1=8), Blackwell (no rates), JAX (Paxml), microbatches that are not printed (Megatron-LLaMA and
+KempnerForge), BigScience's V100 tables ("+/-40 % correct").
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from ....profiles.hardware import DeviceSpec, LinkSpec, device
 from ....seeds import generator
 from ....simulator import Cluster
-from ....simulator.training import CORE, FSDP_2023, NEMO_2024, TransformerShape
+from ....simulator.training import CORE, FSDP_2023, NEMO_2024, TITAN_2024, TransformerShape
 from .later import MPT
 from .megatron import Point
 
@@ -114,7 +114,7 @@ def dgxc() -> Iterator[Run]:
 def nemo_2025() -> Iterator[Run]:
     """NeMo 25.02's page (docs.nvidia.com, nemo-framework, performance-summary), GPT-3 175B on 512 H100s, 866 tokens per
     second and device; Megatron Bridge's (NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary.md), Llama-3 70B on 64
-    H100s, containers 25.09 and 26.02.01: 1,619 and 1,639. FP8; Bridge scales by the current step, which is not modelled.
+    H100s, containers 25.09 and 26.02.01: 1,619 and 1,639. FP8; Bridge scales by the current step, not modelled here.
     Taken, as for NeMo 24.07: userbuffers, gradients in bf16, distributed optimizer, nothing recomputed."""
     said = {"tp": 4, "pp": 8, "dp": 16, "microbatch": 2, "global_batch": 2048, "interleave": 6, "dtype": "fp8",
             "sequence_parallel": True, "zero": 1}  # fmt: skip
@@ -205,7 +205,6 @@ def torchtitan() -> Iterator[Run]:
     """torchtitan's page of 2024 (pytorch/torchtitan, docs/performance.md), 64 A100-80GBs, FSDP2, tokens per device and
     second; its rows with nothing or everything recomputed. Not printed: the network (200 Gb/s per device is taken).
     Eager kernels; gradients reduced in fp32; the loss in fp32."""
-    stack = replace(FSDP_2023, name="torchtitan 2024", loss_bytes=CORE.loss_bytes)
     for name, shape, b, again, rate in (
         ("Llama-2 13B", TransformerShape(40, 5120, 40, 40, 13824, 32000, 4096, True), 2, "none", 2162),
         ("Llama-2 70B", TransformerShape(80, 8192, 64, 8, 28672, 32000, 4096, True), 2, "full", 353),
@@ -213,7 +212,7 @@ def torchtitan() -> Iterator[Run]:
     ):
         said = {"tp": 1, "pp": 1, "dp": 64, "microbatch": b, "global_batch": 64 * b, "recompute": again, "zero": 3}
         here, seconds = Cluster(8, 8, _node("a100-80gb", 25e9)), b * shape.seq / rate
-        yield Run(name, Point("torchtitan, A100-80GB", name, shape, here, said, stack, seconds))
+        yield Run(name, Point("torchtitan, A100-80GB", name, shape, here, said, TITAN_2024, seconds))
 
 
 def tinyllama() -> Iterator[Run]:

@@ -15,6 +15,10 @@ __all__ = ["GroupLinks"]
 
 Floats = NDArray[np.float64]
 
+RING_S = (3.4e-6, 14e-6)
+"""Seconds of a message in NCCL's rings, inside a node and between nodes, by its own tables (`tuning.cc`, "Simple" over
+NVLink and the network); links that are faster than these count as they are."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupLinks:
@@ -70,7 +74,9 @@ class GroupLinks:
             both.append(np.where(inside, inner, np.where(members > 1, np.minimum(inner, outer), outer)))
         latency = levels * np.where(inside, near.latency_s, far.latency_s)
         nodes = np.ceil(n / members)
-        ring = np.where(inside, latency, (nodes - 1) * far.latency_s + (n - nodes) * near.latency_s)
+        ring = np.where(
+            inside, latency, (nodes - 1) * min(far.latency_s, RING_S[1]) + (n - nodes) * min(near.latency_s, RING_S[0])
+        )
         return cls(n, both[0], both[1], latency, ring, inside, network)
 
     def half(self, n_bytes: Any, messages: Any = 1) -> Floats:

@@ -106,6 +106,11 @@ class Kernels:
         return 1.0 - self.rates.spread * (NormalDist().inv_cdf((n - 0.375) / (n + 0.25)) if n > 1 else 0.0)
 
     @property
+    def clock(self) -> float:
+        """`pace` at the level of published runs (`DeviceRates.level`)."""
+        return self.pace * self.rates.level
+
+    @property
     def stream(self) -> float:
         """Bytes per second of a streaming kernel."""
         return self.spec.memory_bandwidth_bytes_per_s * self.rates.memory
@@ -137,9 +142,9 @@ class Kernels:
         if self.tables is not None and np.all(batch == 1):
             assert self.tables.operators is not None  # checked at the door
             measured = self.tables.operators.gemm[self.table_dtype].at(m, n, k)[0]
-            return np.maximum(measured / (self.rates.sustained * self.pace), moved / self.stream)
+            return np.maximum(measured / (self.rates.sustained * self.clock), moved / self.stream)
         r = self.rates
-        speed = (self.peak * r.fp8 if eight else self.plain_peak) * r.matmul * r.sustained * self.pace
+        speed = (self.peak * r.fp8 if eight else self.plain_peak) * r.matmul * r.sustained * self.clock
         if not r.multiprocessors:
             return r.kernel_s + np.maximum(2 * batch * m * n * k / speed, moved / self.stream)
         store = r.wave_s * written / 2
@@ -150,7 +155,9 @@ class Kernels:
             best = np.minimum(best, waves * wave)
         return r.kernel_s + np.maximum(best, moved / self.stream)
 
-    def flash(self, tokens: Any, heads: Any, seq: int, head_dim: int, *, backward: bool, generation: int = 0) -> Floats:
+    def flash(
+        self, tokens: Any, heads: Any, seq: Any, head_dim: float, *, backward: bool, generation: int = 0
+    ) -> Floats:
         """Seconds of causal fused attention: half of the scores; the backward pass has five products for two.
 
         The share of the peak is ``asymptote x seq / (seq + half)``, less for narrow heads (0.8 of it at 64); which
@@ -160,7 +167,7 @@ class Kernels:
         products = 2.0 * np.asarray(tokens, dtype=float) * seq * np.asarray(heads, dtype=float) * head_dim
         share = (back if backward else forward) * seq / (seq + half)
         share *= min(1.0, 0.6 + 0.4 * head_dim / 128)  # a line through the two head widths of the papers, 64 and 128
-        return self.rates.kernel_s + (2.5 if backward else 1.0) * products / (self.plain_peak * self.pace * share)
+        return self.rates.kernel_s + (2.5 if backward else 1.0) * products / (self.plain_peak * self.clock * share)
 
     def streaming(self, n_bytes: Any, kernels: int = 1) -> Floats:
         """Seconds of element-wise kernels that move `n_bytes` in all."""
