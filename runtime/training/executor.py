@@ -19,6 +19,8 @@ from .wires.mailbox import Mailbox, Parcel
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from .own.clipping import Clipping
+
 __all__ = ["Executor", "Span"]
 
 AHEAD = 4
@@ -110,6 +112,9 @@ class Executor:
         self._others: dict[tuple[str, int], dict[int, Tensor]] = {}  # (parameter, stage) -> other stage -> gradient
         self._split = {(a.stage, self._turn(a)) for a in self.actions if a.op == Op.W}
         self._settled = False
+        self._scale: float | None = None
+        self.clipping: Clipping | None = None
+        """What bounds the norm of the gradients, if anything does; set before the first iteration."""
         self._token: Any = mailbox.token()
         self.began = 0.0
         """When the last iteration began, on the clock of `run`; ranks of one machine share it."""
@@ -126,7 +131,7 @@ class Executor:
 
     def run(self, iteration: int, clock: Callable[[], float] = time.perf_counter) -> list[Span]:
         """Run one iteration and return the times of every action."""
-        self._settled = False
+        self._settled, self._scale = False, None
         for store in (self._values, self._made, self._gradients, self._returned, self._others):
             store.clear()
         receives = [i for i, a in enumerate(self.actions) if a.op in (Op.RECV_F, Op.RECV_B)]
@@ -183,11 +188,17 @@ class Executor:
             runner.reduce()
         elif action.op == Op.UPDATE:
             self._settle_tied()
-            runner.update(iteration)
+            runner.update(iteration, self._clipped())
         elif action.op in (Op.SEND_F, Op.SEND_B):
             self._send(action)
         else:
             self._receive(action)
+
+    def _clipped(self) -> float:
+        """What gradients are multiplied by; all ranks find it together, before their first update."""
+        if self._scale is None:
+            self._scale = 1.0 if self.clipping is None else self.clipping.scale(self.runners)
+        return self._scale
 
     def _send(self, action: Action) -> None:
         parcels, turn = self._parcels(action)

@@ -14,13 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from ...profiles.graph import Graph
 from ...profiles.graph.document import from_json
+from ...profiles.graph.operator import Operator
 from ...simulator.training.plan.file import TrainingPlan
 from ...simulator.training.program.actions import Action, Op
 from .executor import Executor
 from .graphs.job import SampleInputs, graph_executor, graph_stages
 from .graphs.microbatch_parts import is_uneven
 from .module_values import load_values
-from .optimizer import Optimizer
+from .optimizer import Optimizer, Stepping
+from .own.clipping import Clipping
+from .own.inputs import FiledInputs, RowInputs
+from .own.optimizer import TorchOptimizer
 from .recovery.saving import Saving
 from .single import make_input, make_parameter
 from .slices.job import slice_executor, slice_stages
@@ -60,11 +64,16 @@ class _Inputs:
             for m, n in enumerate(self.samples)
         }
 
+    def begun(self, iteration: int) -> None:
+        """All ranks have theirs: there is nothing to make room for."""
+
     def __call__(self, name: str, microbatch: int) -> Tensor:
         return self._made[name, microbatch]
 
 
-def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, Any]:
+def run_job(
+    job: dict[str, Any], *, rank: int, timeout: timedelta, brought: RowInputs | None = None
+) -> dict[str, Any]:  # fmt: skip
     """Train by a plan on this rank.
 
     Parameters
@@ -75,6 +84,8 @@ def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, 
         This rank; ranks beyond the plan's devices only take part in making process groups.
     timeout : timedelta
         Longest wait for another rank.
+    brought : RowInputs, optional
+        Where inputs come from; by default the files that the job names, or the seed.
 
     Returns
     -------
@@ -87,13 +98,13 @@ def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, 
     plan = TrainingPlan.from_json(job["plan"])
     graph = from_json(job["graph"]).with_batch(plan.microbatch)
     ranks = mesh_ranks(plan)
-    optimizer = Optimizer(**job["optimizer"])
+    optimizer = stepping(job["optimizer"])
     # torch.distributed wants every rank to make every group, in one order, whether or not the rank is in it.
     every = [MeshComm.create(ranks[s.mesh], s.logical, rank, timeout) for s in plan.stages]
     comms = {number: comm for number, comm in enumerate(every) if comm is not None}
-    inputs: Any = _Inputs(graph, job["seed"], job["dtype"], microbatch_samples(plan))
-
-    values = load_values(job["values"], job["dtype"]) if "values" in job else {}
+    inputs: Any = brought if brought is not None else _inputs(job, plan, graph, rank)
+    mine = {name for number in comms for op in _operators(plan, graph, number) for name in op.inputs}
+    values = load_values(job["values"], job["dtype"], mine) if "values" in job else {}
 
     def parameter(name: str) -> Tensor:
         return values[name] if name in values else make_parameter(graph, name, job["seed"], job["dtype"])
@@ -105,13 +116,16 @@ def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, 
     if mesh < 0:
         return answer
     actions = [Action(Op(op), *rest) for op, *rest in job["program"][mesh]]
+    if job.get("clip_norm"):  # a norm is of all gradients: no stage of this rank steps before the others are reduced
+        actions.sort(key=lambda action: action.op == Op.UPDATE)
     dtype = getattr(torch, job["dtype"])
     if plan.slices:
         stages = slice_stages(plan, graph, comms, inputs=inputs, parameter=parameter, optimizer=optimizer)
         runners: Mapping[int, StageRunner] = stages
         executor: Executor = slice_executor(plan, graph, stages, actions, rank, dtype)
     elif is_uneven(plan):
-        inputs = SampleInputs(plan, graph, job["seed"], job["dtype"], [plan.microbatch_of(s) for s in comms])
+        if "data" not in job and brought is None:
+            inputs = SampleInputs(plan, graph, job["seed"], job["dtype"], [plan.microbatch_of(s) for s in comms])
         runners = graph_stages(plan, graph, comms, inputs=inputs, parameter=parameter, optimizer=optimizer)
         executor = graph_executor(plan, graph, runners, actions, rank, dtype)
     else:
@@ -120,6 +134,8 @@ def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, 
             runners, actions, [*edges_of(plan, graph), *signals_of(plan, graph)], tied_edges(plan, graph), plan, rank,
             Mailbox(dtype, plan.microbatches), dtype.itemsize,
         )  # fmt: skip
+    if job.get("clip_norm"):
+        executor.clipping = Clipping.of(plan, graph, job["clip_norm"], everyone)
     names = {
         name for runner in runners.values() for run in runner.layout.operators for name in run.op.inputs
         if name in {x.name for x in graph.inputs}
@@ -137,6 +153,9 @@ def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, 
     for iteration in range(done, job["iterations"]):
         inputs.prepare(iteration, names)
         dist.barrier(everyone)
+        inputs.begun(iteration)
+        for runner in runners.values():
+            runner.begin(job["seed"], iteration)
         if job["audit"]:
             from torch.distributed.tensor.debug import CommDebugMode
 
@@ -153,9 +172,6 @@ def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, 
         if saving is not None:
             saving.after(iteration + 1, answer["losses"][-1])
     dist.barrier(everyone)  # nobody leaves while another still reads
-        inputs.begun(iteration)
-        for runner in runners.values():
-            runner.begin(job["seed"], iteration)
     gc.enable()
     answer["counts"] = {str(number): dict(runner.counts) for number, runner in runners.items()}
     if job["keep"]:
@@ -166,9 +182,25 @@ def run_job(job: dict[str, Any], *, rank: int, timeout: timedelta) -> dict[str, 
     return answer
 
 
+def stepping(document: Mapping[str, Any]) -> Optimizer | TorchOptimizer:
+    """The optimiser that a job names."""
+    return TorchOptimizer.read(document) if "torch" in document else Optimizer(**document)
+
+
+def _inputs(job: dict[str, Any], plan: TrainingPlan, graph: Graph, rank: int) -> Any:
+    """Inputs of the files that a job names, or of its seed."""
+    if "data" in job:
+        return FiledInputs(graph, microbatch_samples(plan), job["dtype"], Path(job["data"]), rank)
+    return _Inputs(graph, job["seed"], job["dtype"], microbatch_samples(plan))
+
+
+def _operators(plan: TrainingPlan, graph: Graph, number: int) -> tuple[Operator, ...]:
+    return graph.operators[plan.stages[number].first : plan.stages[number].last]
+
+
 def _stages(
-    plan: TrainingPlan, graph: Graph, comms: Mapping[int, MeshComm], inputs: _Inputs,
-    parameter: Callable[[str], Tensor], optimizer: Optimizer,
+    plan: TrainingPlan, graph: Graph, comms: Mapping[int, MeshComm], inputs: Any,
+    parameter: Callable[[str], Tensor], optimizer: Stepping,
 ) -> dict[int, StageRunner]:  # fmt: skip
     """Make the runners of this rank's stages."""
     made: dict[int, StageRunner] = {}

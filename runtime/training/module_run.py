@@ -5,25 +5,40 @@ Parameters and data are drawn from the run's seed, as its ranks draw them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...errors import RunError
+from ...errors import InputError, RunError
 from ...profiles.graph import Graph
-from ...profiles.graph.compute.values import make_input, make_parameter
+from ...profiles.graph.compute.draws import draws_at_random
 from ...profiles.graph.module_loss import ModuleLoss
-from .optimizer import Optimizer
-from .single import SingleRun
+from .optimizer import Stepping
+from .single import SingleRun, Start, clipped
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["module_run"]
+__all__ = ["check_comparable", "module_run"]
+
+
+def check_comparable(graph: Graph) -> None:
+    """Refuse to hold a run against a module where operators draw at random.
+
+    Raises
+    ------
+    InputError
+        If one does.
+    """
+    found = next((op for op in graph.operators if draws_at_random(op)), None)
+    if found is not None:
+        raise InputError(
+            f"run: graph {graph.name!r}: operator {found.name!r} draws at random, and a module draws otherwise; compare "
+            "with the graph (no module), or trace the module with p=0 or in evaluation mode"
+        )
 
 
 def module_run(
-    module: ModuleLoss, graph: Graph, *, seed: int, samples: Sequence[int], optimizer: Optimizer,
-    values: Mapping[str, Tensor],
+    module: ModuleLoss, graph: Graph, *, seed: int, samples: Sequence[int], optimizer: Stepping, start: Start,
 ) -> SingleRun:  # fmt: skip
     """Run one iteration of the module, in float64.
 
@@ -37,10 +52,10 @@ def module_run(
         Seed of parameters and data.
     samples : sequence of int
         Samples of each microbatch; its loss and gradients are weighted by them.
-    optimizer : Optimizer
+    optimizer : Stepping
         Makes the one step.
-    values : mapping
-        Buffers that ranks take from the module instead of drawing them.
+    start : Start
+        What ranks take from the user, or from the module, instead of drawing it.
 
     Raises
     ------
@@ -52,10 +67,8 @@ def module_run(
     own = module.module
     made: dict[str, Tensor] = {}
     for name, x in (*own.named_parameters(), *own.named_buffers()):
-        if name in values:
-            made[name] = values[name]
-        elif name in graph.tensors:
-            made[name] = make_parameter(graph, name, seed, "float64")
+        if name in graph.tensors:
+            made[name] = start.parameter(graph, name, seed, "float64")
         else:  # the loss does not depend on it, or the graph says it otherwise (a causal mask)
             made[name] = torch.zeros(x.shape) if x.device.type == "meta" else x.detach().cpu().clone()
     trained = [t.name for t in graph.parameters if t.trainable]
@@ -64,7 +77,7 @@ def module_run(
     total = 0.0
     for m, n in enumerate(samples):
         small = graphs[n]
-        inputs = {x.name: make_input(small, x.name, seed, 0, m, "float64") for x in small.inputs}
+        inputs = start.inputs(small, seed, 0, (m, sum(samples[:m])), "float64")
         try:
             loss, found = module.gradients(made, inputs, trained)
         except Exception as error:
@@ -77,6 +90,7 @@ def module_run(
         for name in trained:
             gradients[name] += found[name] * share
     after = {name: made[name].double().clone() for name in trained}
+    scale = clipped(optimizer, gradients)
     for name, weight in after.items():
-        optimizer.apply(weight, gradients[name], optimizer.state(weight), 0)
+        optimizer.begin(name, weight).apply(weight, gradients[name] * scale, 0)
     return SingleRun((total,), gradients, after)

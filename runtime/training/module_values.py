@@ -5,9 +5,9 @@ Parameters may be drawn from a seed, since any values train; buffers mean someth
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError
 from ...profiles.graph import Graph
@@ -52,15 +52,18 @@ def save_values(values: Mapping[str, Tensor], folder: Path) -> str:
     import numpy as np
 
     path = folder / "values.npz"
-    np.savez(path, **{name: x.detach().cpu().numpy() for name, x in values.items()})  # pyright: ignore[reportArgumentType]
+    plain = {name: x.detach().cpu() for name, x in values.items()}
+    halves = ("torch.bfloat16", "torch.float16")  # numpy knows no bfloat16
+    arrays: dict[str, Any] = {n: (x.float() if str(x.dtype) in halves else x).numpy() for n, x in plain.items()}
+    np.savez(path, allow_pickle=False, **arrays)
     return str(path)
 
 
-def load_values(path: str, dtype: str) -> dict[str, Tensor]:
-    """Read saved values; floating-point ones in the run's dtype."""
+def load_values(path: str, dtype: str, names: Collection[str]) -> dict[str, Tensor]:
+    """Read those of the saved values that have these names; floating-point ones in the run's dtype."""
     import numpy as np
     import torch
 
     with np.load(path, allow_pickle=False) as file:
-        found = {name: torch.from_numpy(file[name]) for name in file.files}
+        found = {name: torch.from_numpy(file[name]) for name in file.files if name in names}
     return {name: x.to(getattr(torch, dtype)) if x.is_floating_point() else x for name, x in found.items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from ...errors import InputError
 from ...profiles.graph.memory import OPTIMIZERS
@@ -17,7 +17,28 @@ from ...profiles.graph.memory import OPTIMIZERS
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Optimizer", "Shard"]
+__all__ = ["Optimizer", "PlainStep", "Shard", "Step", "Stepping"]
+
+
+class Step(Protocol):
+    """The optimiser of one parameter, or of a shard of it, with its state."""
+
+    @property
+    def state(self) -> list[Tensor]:
+        """What it keeps between steps."""
+        ...
+
+    def apply(self, value: Tensor, gradient: Tensor, iteration: int) -> None:
+        """Make one step in place; iterations count from 0."""
+        ...
+
+
+class Stepping(Protocol):
+    """An optimiser: ours, or one of torch (`own.optimizer`)."""
+
+    def begin(self, name: str, value: Tensor, shard: Shard | None = None) -> Step:
+        """The state of one parameter, or of a shard of it, before the first step."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +108,10 @@ class Optimizer:
         count = {"adam": 2, "sgd": 0}.get(self.name, 1)
         return [torch.zeros_like(value) for _ in range(count)]
 
+    def begin(self, name: str, value: Tensor, shard: Shard | None = None) -> PlainStep:
+        """The state of one parameter, or of a shard of it, before the first step; the same for every name."""
+        return PlainStep(self, value, shard)
+
     def apply(
         self, value: Tensor, gradient: Tensor, state: list[Tensor], iteration: int, shard: Shard | None = None
     ) -> None:
@@ -144,6 +169,18 @@ class Optimizer:
         weight, change = (norms / max(1, math.prod(shard.full))).sqrt().tolist()
         size = max(self.least_scale, weight) * min(self.rate, step**-0.5)
         value.sub_(update, alpha=size / max(1.0, change / self.clip))
+
+
+class PlainStep:
+    """An `Optimizer` and its state of one parameter."""
+
+    def __init__(self, optimizer: Optimizer, value: Tensor, shard: Shard | None) -> None:
+        self.optimizer, self.shard = optimizer, shard
+        self.state = optimizer.state(value)
+
+    def apply(self, value: Tensor, gradient: Tensor, iteration: int) -> None:
+        """Make one step in place."""
+        self.optimizer.apply(value, gradient, self.state, iteration, self.shard)
 
 
 def _alone(x: Tensor, dims: tuple[int, ...]) -> Tensor:

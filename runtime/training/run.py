@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
+from typing import Any, Literal
 
 from ...errors import InputError
 from ...profiles.graph import Graph
-from ...reprs import Shown
-from ...simulator.plots import panels
-from ...simulator.summary import Figure, Summary
 from ...simulator.training.plan.file import TrainingPlan
 from ...simulator.training.plan.graph import check_graph, in_plan_order
 from ...simulator.training.plan.program import plan_program
@@ -23,135 +18,23 @@ from ...simulator.training.policy.make import make_program
 from ...simulator.training.policy.turns import Turns
 from ...simulator.training.program.actions import Op, Program
 from .arrays import assemble
-from .difference import Difference, difference
+from .difference import difference
 from .executor import Span
 from .graphs.microbatch_parts import check_separable, is_uneven, reference_samples
-from .module_values import module_values, save_values
+from .module_values import save_values
 from .optimizer import Optimizer
 from .options import RunOptions
+from .own.brought import Own, Ready
+from .own.feed import Feed
+from .own.optimizer import TorchOptimizer
+from .result import TrainingRun
 from .session import TrainingSession
+from .single import SingleRun, Start
 from .slices.job import check_sliced
 from .slices.turns import microbatch_samples
 from .wires.edges import edges_of, mesh_ranks, tied_groups
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure as Drawing
-
-    from ...profiles.graph.module_loss import ModuleLoss
-
-__all__ = ["Difference", "TrainingRun", "program_of", "rank_names", "run_training"]
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class TrainingRun(Shown):
-    """Times, losses and, where asked for, arrays of a real run of a plan.
-
-    Parameters
-    ----------
-    seconds : tuple of float
-        For each iteration, the time from the common start until the last rank ends.
-    losses : tuple of float
-        Mean loss of each iteration's microbatches.
-    spans : tuple of tuple of tuple of Span
-        Times of every action: for each iteration, for each rank.
-    mesh_of_rank : tuple of int
-        Mesh of each rank.
-    collectives : mapping
-        Stage -> '<pass>.<collective>' -> number of calls on the stage's first rank, over all iterations.
-    microbatches : tuple of int
-        Microbatches of an iteration, for each stage.
-    gradients, weights : mapping
-        Parameter -> whole array, of the last iteration; empty if they were not asked for.
-    difference : Difference, optional
-        How far the run is from the single-device run, if that was asked for.
-    heard : mapping
-        Rank -> operator of torch.distributed -> number of calls that torch's CommDebugMode counted, if asked for.
-    began : tuple of tuple of float
-        For each iteration, for each rank, when its spans' clock began, on one clock for all.
-    cores : tuple of tuple of int
-        For each rank the cores that it could run on; empty where the system does not say.
-    """
-
-    seconds: tuple[float, ...]
-    losses: tuple[float, ...]
-    spans: tuple[tuple[tuple[Span, ...], ...], ...]
-    mesh_of_rank: tuple[int, ...]
-    collectives: Mapping[int, Mapping[str, int]]
-    microbatches: tuple[int, ...]
-    gradients: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
-    weights: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
-    difference: Difference | None = None
-    heard: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
-    began: tuple[tuple[float, ...], ...] = ()
-    cores: tuple[tuple[int, ...], ...] = ()
-
-    @property
-    def median_s(self) -> float:
-        """Median seconds of an iteration. The first includes warm-up and is left out, unless it is the only one."""
-        return float(np.median(self.seconds[1:] or self.seconds))
-
-    def only(self, iterations: Sequence[int]) -> TrainingRun:
-        """The run as if these had been its iterations; the first of a run is taken for its warm-up."""
-        kept = {
-            name: tuple(getattr(self, name)[i] for i in iterations)
-            for name in ("seconds", "losses", "spans", "began")
-            if getattr(self, name)
-        }
-        return replace(self, **kept)
-
-    def summary(self) -> Summary:
-        """The figures that one looks at first, each with its unit."""
-        return Summary(
-            repr(self),
-            [
-                Figure("seconds", self.median_s, "s", "of one iteration, median"),
-                Figure("iterations", float(len(self.seconds)), "", "that were run"),
-                Figure("ranks", float(len(self.mesh_of_rank)), "", "processes"),
-                Figure("first_loss", self.losses[0] if self.losses else float("nan"), "", "of the first iteration"),
-                Figure("last_loss", self.losses[-1] if self.losses else float("nan"), "", "of the last iteration"),
-            ],
-        )
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row per action of every iteration and rank: what it was, when it began and ended (seconds)."""
-        import pandas as pd
-
-        rows = [
-            {
-                "iteration": k, "rank": rank, "mesh": self.mesh_of_rank[rank], "op": span.op, "stage": span.stage,
-                "microbatch": span.microbatch, "slice": span.slice, "start_s": span.start, "finish_s": span.end,
-                "cpu_s": span.cpu,
-            }
-            for k, ranks in enumerate(self.spans) for rank, spans in enumerate(ranks) for span in spans
-        ]  # fmt: skip
-        return pd.DataFrame(rows)
-
-    def plot(self) -> Drawing:
-        """Seconds and loss of each iteration, as a matplotlib figure."""
-        with panels(2.6, columns=2, title=repr(self)) as (figure, (left, right)):
-            left.plot(range(len(self.seconds)), self.seconds, "o-")
-            left.set(xlabel="iteration", ylabel="seconds", ylim=(0, None))
-            right.plot(range(len(self.losses)), self.losses, "o-")
-            right.set(xlabel="iteration", ylabel="loss")
-        return figure
-
-    def _headline(self) -> str:
-        loss = f", loss {self.losses[0]:.4g} -> {self.losses[-1]:.4g}" if self.losses else ""
-        ranks = f"{len(self.mesh_of_rank)} ranks"
-        return f"{len(self.seconds)} iterations on {ranks}: {self.median_s:.4g} s per iteration{loss}"
-
-    def shown_rows(self) -> Iterable[tuple[str, object]]:
-        return self.summary().shown_rows()
-
-    def collectives_of(self, stage: int) -> dict[str, float]:
-        """A stage's collectives as plans count them: per microbatch, or per iteration for reduce and update."""
-        n = len(self.seconds)
-        once = ("reduce.", "update.")
-        return {
-            name: count / n / (1 if name.startswith(once) else self.microbatches[stage])
-            for name, count in sorted(self.collectives[stage].items())
-        }
+__all__ = ["program_of", "rank_names", "run_training", "runnable", "training_job"]
 
 
 def run_training(
@@ -162,7 +45,7 @@ def run_training(
     iterations: int = 1,
     dtype: Literal["float32", "float64"] = "float32",
     compare: bool = False,
-    module: ModuleLoss | None = None,
+    own: Own | None = None,
     session: TrainingSession | None = None,
     options: RunOptions | None = None,
 ) -> TrainingRun:
@@ -175,7 +58,7 @@ def run_training(
     graph : Graph
         The graph that was planned, with any batch size.
     seed : int
-        Seed of parameters and data.
+        Seed of parameters and data, where `own` has none.
     iterations : int
         Number of iterations.
     dtype : {"float32", "float64"}
@@ -185,8 +68,8 @@ def run_training(
         it compares the losses of all iterations, the gradients of the last one, and the weights after it. Otherwise
         ranks run the first iteration once more in float64, and that one is compared: after several steps of Adam,
         differences in float32 are amplified rounding.
-    module : ModuleLoss, optional
-        The module that the graph was traced from. The run is then compared with it instead of with the graph.
+    own : Own, optional
+        The user's data, weights, optimiser and module. The run is compared with the module instead of with the graph.
     session : TrainingSession, optional
         Processes that are already running; they are left running.
     options : RunOptions, optional
@@ -195,7 +78,8 @@ def run_training(
     Raises
     ------
     InputError
-        If the plan is for another graph, needs more processes, or cannot be run as it is written.
+        If the plan is for another graph, needs more processes, or cannot be run as it is written; or if what the user
+        brings does not go with it.
     RunError
         If a rank dies, fails or falls silent; the others are ended and the message names it.
     """
@@ -212,41 +96,60 @@ def run_training(
             f"run: the plan needs {needed} processes, one for each device of its meshes (got {have}); give more, or "
             f"plan for a cluster of {have} devices"
         )
-    optimizer = Optimizer(plan.model.optimizer, how.learning_rate)
+    mine = own or Own()
+    if compare and mine.module is not None:
+        from .module_run import check_comparable
+
+        check_comparable(small)
     program = program_of(plan, small)
-    values = {} if module is None else module_values(module, small)
-    samples = reference_samples(plan) if is_uneven(plan) else microbatch_samples(plan)
+    ready = Ready.of(mine, plan, small, iterations, how.learning_rate)
+    keep = how.keep or compare or mine.data is not None or mine.state is not None
+    exact = compare and (mine.module is not None or dtype != "float64")  # the first iteration once more, in float64
 
     def job(n: int, words: str, arrays: bool, heard: bool, folder: Path) -> dict[str, Any]:
         made = training_job(
-            plan, small, program, seed=seed, iterations=n, dtype=words, keep=arrays, optimizer=optimizer, audit=heard
-        )
-        return {**made, "values": save_values(values, folder)} if values else made
+            plan, small, program, seed=seed, iterations=n, dtype=words, keep=arrays, optimizer=ready.optimizer,
+            audit=heard,
+        )  # fmt: skip
+        return {**made, "values": save_values(ready.values, folder)} if ready.values else made
+
+    def ran(made: dict[str, Any], session: TrainingSession, batches: Any) -> TrainingRun:
+        if batches is None:
+            return _collect(plan, session.run(made, rank_names(plan)))
+        folder = Path(tempfile.mkdtemp(prefix="batches-", dir=session.folder)) / "ready"
+        with Feed(batches, folder, made["iterations"], made["dtype"]):
+            return _collect(plan, session.run({**made, "data": str(folder)}, rank_names(plan)))
 
     made = session or TrainingSession(needed, timeout_s=how.timeout_s, silence_s=how.silence_s)
-    with nullcontext(made) if session is not None else made as mine:
+    with nullcontext(made) if session is not None else made as running:
         first: TrainingRun | None = None
-        if compare and (module is not None or dtype != "float64"):
-            first = _collect(plan, mine.run(job(1, "float64", True, False, mine.folder), rank_names(plan)))
-        main = job(iterations, dtype, how.keep or compare, how.audit, mine.folder)
-        run = _collect(plan, mine.run(main, rank_names(plan)))
+        if exact:
+            first = ran(job(1, "float64", True, False, running.folder), running, ready.again())
+        seen = ready.remembered(compare and not exact)
+        run = ran(job(iterations, dtype, keep, how.audit, running.folder), running, seen)
+    run = replace(run, names=ready.names, kept=ready.kept)
     if not compare:
         return run
-    if module is not None:
+    held = first or run
+    words = (how.against,) if mine.module is not None else ()
+    single = _single(plan, small, mine, ready, seed, len(held.losses))
+    return replace(run, difference=difference(held.losses, held.gradients, held.weights, single, *words))
+
+
+def _single(plan: TrainingPlan, small: Graph, own: Own, ready: Ready, seed: int, iterations: int) -> SingleRun:
+    """The same on one device, in float64: the module's first iteration, or the graph's iterations."""
+    samples = reference_samples(plan) if is_uneven(plan) else microbatch_samples(plan)
+    start = Start(ready.values, ready.seen)
+    if own.module is not None:
         from .module_run import module_run
 
-        single = module_run(module, small, seed=seed, samples=samples, optimizer=optimizer, values=values)
-    else:
-        from .single import single_device
+        return module_run(own.module, small, seed=seed, samples=samples, optimizer=ready.optimizer, start=start)
+    from .single import single_device
 
-        single = single_device(
-            small, seed=seed, microbatches=plan.microbatches, iterations=iterations if first is None else 1,
-            dtype="float64", optimizer=optimizer, samples=samples,
-        )  # fmt: skip
-    held = first or run
-    words = (how.against,) if module is not None else ()
-    apart = difference(held.losses, held.gradients, held.weights, single, *words)
-    return TrainingRun(**{**vars(run), "difference": apart})
+    return single_device(
+        small, seed=seed, microbatches=plan.microbatches, iterations=iterations, dtype="float64",
+        optimizer=ready.optimizer, samples=samples, start=start,
+    )  # fmt: skip
 
 
 def runnable(plan: TrainingPlan, graph: Graph) -> Graph:
@@ -314,9 +217,10 @@ def _derived(plan: TrainingPlan, graph: Graph) -> Program:
 
 def training_job(
     plan: TrainingPlan, graph: Graph, program: Program, *, seed: int, iterations: int, dtype: str, keep: bool,
-    optimizer: Optimizer, audit: bool = False,
+    optimizer: Optimizer | TorchOptimizer, audit: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """The job that every rank is sent, in the form that `job.run_job` reads."""
+    clip = optimizer.clip_norm if isinstance(optimizer, TorchOptimizer) else None
     return {
         "kind": "run",
         "plan": plan.to_json(),
@@ -327,7 +231,8 @@ def training_job(
         "dtype": dtype,
         "keep": keep,
         "audit": audit,
-        "optimizer": asdict(optimizer),
+        "optimizer": optimizer.document() if isinstance(optimizer, TorchOptimizer) else asdict(optimizer),
+        "clip_norm": clip,
     }
 
 

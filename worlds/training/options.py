@@ -47,6 +47,13 @@ class SimulateOptions(Options):
     resharding: Literal["send_recv", "scatter_gather", "local_all_gather"] | None = Field(
         default=None, description="how tensors move between meshes; the plan's if left out"
     )
+    links: Literal["apart", "shared"] | None = Field(
+        default=None, description="whether collectives and messages on one link slow each other; else the plan's"
+    )
+    buckets: int | None = Field(
+        default=None, ge=0, le=MAX_REPEATS,
+        description="with links shared: buckets of gradients reduced beside the last backward pass; 0: after it",
+    )  # fmt: skip
     timeline: Target = Field(default=None, description="write what ran where and when (Perfetto JSON; one plan)")
     png: Target = Field(default=None, description="draw the iteration and its memory into this file (one plan)")
 
@@ -57,6 +64,25 @@ class RunOptions(Options):
     iterations: int = Field(default=5, ge=1, le=MAX_REPEATS, description="iterations to train")
     dtype: Literal["float32", "float64"] = Field(default="float32", description="number format")
     compare: bool = Field(default=True, description="train on one device too, and compare losses and gradients")
+    data: str | None = Field(
+        default=None, description="FILE.py:NAME of your batches: mappings from the model's inputs to arrays"
+    )
+    weights: str | None = Field(
+        default=None, description="start from this state dict (.safetensors, .pt); or 'module': from your module's own"
+    )
+    save: Target = Field(default=None, description="write the trained weights here, by your module's names")
+    optimizer: str | None = Field(
+        default=None,
+        description="a class of torch.optim, not the plan's, such as adamw:lr=3e-4,weight_decay=0.1,betas=0.9/0.95",
+    )
+    schedule: str | None = Field(
+        default=None, description="of its learning rate, such as cosine:warmup=100,until=1000,least=0.1"
+    )
+    groups: tuple[str, ...] = Field(
+        default=(),
+        description="parameters with options of their own, such as *.bias:weight_decay=0,*norm*:weight_decay=0",
+    )
+    clip_norm: float | None = Field(default=None, gt=0, description="bring the norm of all gradients down to this")
     startup_timeout: float = Field(
         default=180.0, gt=0, le=MAX_SECONDS, description="seconds that the processes may take to start"
     )

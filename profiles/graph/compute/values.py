@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.random import Generator
     from torch import Tensor
 
-__all__ = ["evaluate", "make_input", "make_parameter"]
+__all__ = ["evaluate", "index_limit", "make_input", "make_parameter"]
 
 _MOVED = frozenset({"cast", "copy", "detach"})
 
@@ -100,25 +100,42 @@ def _discrete(graph: Graph, name: str, random: Generator) -> Tensor:
     return drawn if entry.dtype == "int64" else drawn.to(getattr(torch, entry.dtype))
 
 
+def index_limit(graph: Graph, name: str) -> int | None:
+    """How many rows, classes or elements those have that integers pick from; None where they are no such indices.
+
+    Labels that a loss leaves out may have any number: where that is a positive one, there is no limit.
+    """
+    found: list[int] = []
+    for op, limit in _picked(graph, name):
+        if limit is not None:
+            if op.kind == "loss" and int(op.attributes.get("ignore_index", -100)) >= limit:
+                return None
+            found.append(limit)
+    return min(found, default=None)
+
+
 def _rows(graph: Graph, name: str) -> int:
     """Indices that integers may hold: rows of the tables, classes of the logits, elements that they pick from.
 
     They are followed through views and casts. What else reads them takes any number: they are 0 or 1 there.
     """
-    found: list[int] = []
+    return min((2 if limit is None else limit for _, limit in _picked(graph, name)), default=2)
+
+
+def _picked(graph: Graph, name: str) -> Iterator[tuple[Operator, int | None]]:
+    """What reads integers, through views and casts, and how many distinct ones it allows; None: any."""
     stack, seen = [name], {name}
     while stack:
         for i, k in graph.consumers[stack.pop()]:
             op = graph.operators[i]
             limit = _limit(op, k)
             if limit is not None:
-                found.append(limit)
+                yield op, limit
             elif (op.kind == "view" or op.attributes.get("fn") in _MOVED) and op.name not in seen:
                 seen.add(op.name)
                 stack.append(op.name)
             elif op.kind != "view":
-                found.append(2)
-    return min(found, default=2)
+                yield op, None
 
 
 def _limit(op: Operator, k: int) -> int | None:

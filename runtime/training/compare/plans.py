@@ -21,7 +21,8 @@ from ..measure.calibrate import Calibration, calibrate_training
 from ..measure.calibrate_slices import calibrate_slices
 from ..measure.cores import counted, own_shares
 from ..measure.service import with_service
-from ..run import TrainingRun, program_of, run_training
+from ..result import TrainingRun
+from ..run import program_of, run_training
 from ..session import TrainingSession
 from .table import PROBABILITY, Compared, TrainingComparison
 from .turns import by_turns

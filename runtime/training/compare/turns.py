@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..measure.cores import UNDISTURBED, own_shares
-from ..run import TrainingRun
+from ..result import TrainingRun
 
 __all__ = ["by_turns"]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ....errors import InputError
 from ....profiles.graph import Graph
 from ....simulator.training.plan.file import TrainingPlan
 from ....simulator.training.program.actions import Action
-from ..optimizer import Optimizer
+from ..optimizer import Stepping
 from ..single import make_input
 from ..stage.layout import StageLayout
 from ..stage.recompute import redone
@@ -30,6 +30,14 @@ def stage_graphs(plan: TrainingPlan, graph: Graph) -> list[Graph]:
     """For each stage, the graph with the stage's microbatch as its batch size."""
     made = {b: graph.with_batch(b) for b in {plan.microbatch_of(s) for s in range(len(plan.stages))}}
     return [made[plan.microbatch_of(s)] for s in range(len(plan.stages))]
+
+
+class SizedInputs(Protocol):
+    """Inputs in microbatches of several sizes: drawn ones, or rows of the user's batches."""
+
+    def of(self, size: int) -> Callable[[str, int], Tensor]:
+        """(name, microbatch) -> the input, for a stage of this size."""
+        ...
 
 
 class SampleInputs:
@@ -75,14 +83,17 @@ class SampleInputs:
                 for m in range(self.count // n):
                     self._made[name, size, m] = torch.cat(drawn[m * n : (m + 1) * n], dims[0])
 
+    def begun(self, iteration: int) -> None:
+        """All ranks have theirs: there is nothing to make room for."""
+
     def of(self, size: int) -> Callable[[str, int], Tensor]:
         """(name, microbatch) -> the input, for a stage of this size."""
         return lambda name, microbatch: self._made[name, size, microbatch]
 
 
 def graph_stages(
-    plan: TrainingPlan, graph: Graph, comms: Mapping[int, MeshComm], *, inputs: SampleInputs,
-    parameter: Callable[[str], Tensor], optimizer: Optimizer,
+    plan: TrainingPlan, graph: Graph, comms: Mapping[int, MeshComm], *, inputs: SizedInputs,
+    parameter: Callable[[str], Tensor], optimizer: Stepping,
 ) -> dict[int, StageRunner]:  # fmt: skip
     """Make the runners of this rank's stages.
 

@@ -13,7 +13,8 @@ from ....profiles.graph import Graph
 from ....simulator.training.plan.file import TrainingPlan
 from ....simulator.training.plan.graph import check_graph
 from ..optimizer import Optimizer
-from ..run import TrainingRun, rank_names
+from ..result import TrainingRun
+from ..run import rank_names
 from ..session import TrainingSession
 from ..slices.job import check_sliced
 from ..slices.turns import turns_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....simulator.training.program.actions import Op
-from ..run import TrainingRun
+from ..result import TrainingRun
 
 __all__ = ["UNDISTURBED", "counted", "own_shares"]
 

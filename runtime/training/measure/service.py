@@ -23,7 +23,7 @@ from ....simulator.training.program.actions import Program
 from ....simulator.training.program.columns import RECV_B, RECV_F, REDUCE, SEND_B, SEND_F, UPDATE, B, F, W
 from ....simulator.training.program.messages import messages_of
 from ....simulator.training.varying.drawn import streams_of
-from ..run import TrainingRun
+from ..result import TrainingRun
 from ..slices.turns import turns_of
 from .cores import counted
 

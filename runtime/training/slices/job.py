@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ....profiles.graph import Graph
 from ....simulator.training.plan.file import TrainingPlan
 from ....simulator.training.program.actions import Action
-from ..optimizer import Optimizer
+from ..optimizer import Stepping
 from ..stage.recompute import redone
 from ..wires.comm import MeshComm
 from ..wires.edges import mesh_ranks
@@ -39,7 +39,7 @@ def check_sliced(plan: TrainingPlan, graph: Graph) -> None:
 
 def slice_stages(
     plan: TrainingPlan, graph: Graph, comms: Mapping[int, MeshComm], *, inputs: Callable[[str, int], Tensor],
-    parameter: Callable[[str], Tensor], optimizer: Optimizer,
+    parameter: Callable[[str], Tensor], optimizer: Stepping,
 ) -> dict[int, SliceStage]:  # fmt: skip
     """Make the runners of this rank's stages.
 

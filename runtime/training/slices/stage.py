@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from ....errors import RunError
-from ..optimizer import Optimizer
+from ..optimizer import Stepping
 from ..stage.layout import OperatorRun
 from ..stage.runner import StageRunner
 from ..stage.tape import Passing
@@ -43,7 +43,7 @@ class SliceStage(StageRunner):
 
     def __init__(
         self, slices: SliceLayout, turns: Sequence[Turn], comm: MeshComm, *, inputs: Callable[[str, int], Tensor],
-        parameter: Callable[[str], Tensor], optimizer: Optimizer, loss: str, redo: tuple[tuple[int, ...], ...] = (),
+        parameter: Callable[[str], Tensor], optimizer: Stepping, loss: str, redo: tuple[tuple[int, ...], ...] = (),
     ) -> None:  # fmt: skip
         super().__init__(
             slices.any, comm, inputs=lambda name, turn: inputs(name, turns[turn].microbatch), parameter=parameter,

@@ -14,7 +14,7 @@ from ....errors import RunError
 from ....profiles.graph.compute.draws import Draws, draws_at_random
 from ....profiles.graph.compute.loops import Local
 from ....profiles.graph.compute.operators import compute, contraction_gradient
-from ..optimizer import Optimizer, Shard
+from ..optimizer import Shard, Step, Stepping
 from ..wires.comm import Axes, MeshComm
 from ..wires.layout import Layout, whole
 from ..wires.routes import route
@@ -45,7 +45,7 @@ class StageRunner:
         (name, microbatch) -> the whole input.
     parameter : callable
         Name -> the whole parameter's initial value.
-    optimizer : Optimizer
+    optimizer : Stepping
         Makes the steps.
     microbatches : int
         Microbatches of an iteration; gradients are their mean.
@@ -57,13 +57,13 @@ class StageRunner:
 
     def __init__(
         self, layout: StageLayout, comm: MeshComm, *, inputs: Callable[[str, int], Tensor],
-        parameter: Callable[[str], Tensor], optimizer: Optimizer, microbatches: int, loss: str,
+        parameter: Callable[[str], Tensor], optimizer: Stepping, microbatches: int, loss: str,
         redo: tuple[tuple[int, ...], ...] = (),
     ) -> None:  # fmt: skip
         self.layout, self.comm, self.inputs = layout, comm, inputs
         self.optimizer, self.microbatches, self.loss = optimizer, microbatches, loss
         self.weights: dict[str, Tensor] = {}
-        self.state: dict[str, list[Tensor]] = {}
+        self.steps: dict[str, Step] = {}
         mesh, every = layout.mesh, layout.parameters.items()
         self._to_state = {n: route(p.storage, p.state, p.full, p.itemsize, mesh, (), True) for n, p in every}
         self._to_storage = {n: route(p.state, p.storage, p.full, p.itemsize, mesh, (), True) for n, p in every}
@@ -256,7 +256,9 @@ class StageRunner:
     def _found(found: dict[str, Tensor], name: str, gradient: Tensor) -> None:
         found[name] = found[name] + gradient if name in found else gradient
 
-    def _gradients(self, taped: Taped, operands: list[int], gradient: Tensor, split: bool) -> list[tuple[int, Tensor]]:
+    def _gradients(
+        self, taped: Taped, operands: list[int], gradient: Tensor, split: bool, microbatch: int
+    ) -> list[tuple[int, Tensor]]:  # fmt: skip
         """This device's gradients of some operands, before any sum over devices."""
         import torch
 
@@ -314,13 +316,26 @@ class StageRunner:
             self.gradients[name] = self.gradients[name] + total if name in self.gradients else total
         self._parts = {}
 
-    def update(self, iteration: int) -> None:
-        """Step every parameter that has a gradient; gather weights whose state is sharded further than they are."""
+    def update(self, iteration: int, scale: float = 1.0) -> None:
+        """Step every parameter that has a gradient; gather weights whose state is sharded further than they are.
+
+        Parameters
+        ----------
+        iteration : int
+            From 0.
+        scale : float
+            What gradients are multiplied by (`own.clipping`).
+        """
         self.comm.phase = "update"
         for name, gradient in self.gradients.items():
             mine = self._to_state[name].run(self.comm, self.weights[name])
-            self.optimizer.apply(mine, gradient, self.state[name], iteration, self._shard(name))
+            self.steps[name].apply(mine, gradient if scale == 1.0 else gradient * scale, iteration)
             self.weights[name] = self._to_storage[name].run(self.comm, mine)
+
+    def counts_for(self, name: str) -> bool:
+        """Whether, of the devices that hold the same part of a gradient, this is the first."""
+        cut = {axis for axes in self.layout.parameters[name].state for axis in axes}
+        return all(place == 0 for axis, place in enumerate(self.comm.place) if axis not in cut)
 
     def _shard(self, name: str) -> Shard:
         p = self.layout.parameters[name]

@@ -14,7 +14,7 @@ from forked import FIRST  # noqa: E402
 from meshwright.errors import InputError, RunError  # noqa: E402
 from meshwright.profiles.graph import Graph, from_torch  # noqa: E402
 from meshwright.profiles.graph.module_loss import ModuleLoss  # noqa: E402
-from meshwright.runtime.training import RunOptions, TrainingSession, run_training  # noqa: E402
+from meshwright.runtime.training import Own, RunOptions, TrainingSession, run_training  # noqa: E402
 from meshwright.runtime.training.hand_plan import hand_plan  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
@@ -96,7 +96,8 @@ def test_the_first_iteration_is_the_modules(session, name, shape):
     graph, module = made(name)
     plan = hand_plan(graph, meshes=shape, global_batch=8, microbatches=2)
     run = run_training(
-        plan, graph, iterations=2, compare=True, module=module, options=RunOptions(against="m.py:m"), session=session
+        plan, graph, iterations=2, compare=True, own=Own(module=module), options=RunOptions(against="m.py:m"),
+        session=session,
     )
     assert run.difference.against == "m.py:m"
     assert run.difference.largest < WITHIN, run.difference
@@ -123,7 +124,7 @@ def test_a_graph_that_is_wrong_is_found(session):
     alone = run_training(plan, wrong, compare=True, session=session)
     assert alone.difference.largest < WITHIN
     assert alone.difference.against == "the graph on one device"
-    held = run_training(plan, wrong, compare=True, module=module, session=session)
+    held = run_training(plan, wrong, compare=True, own=Own(module=module), session=session)
     assert held.difference.gradient > 1e-3
 
 
@@ -155,7 +156,7 @@ def test_a_wrong_gradient_on_one_rank_is_found(shape: Any, tmp_path: Path, monke
 def found_wrong(plan: Any, graph: Graph, module: ModuleLoss) -> bool:
     """Whether the ranks disagree, or the module and they."""
     try:
-        run = run_training(plan, graph, compare=True, module=module, options=RunOptions(timeout_s=120.0))
+        run = run_training(plan, graph, compare=True, own=Own(module=module), options=RunOptions(timeout_s=120.0))
     except RunError as error:
         return "ranks disagree on the gradient of" in str(error)
     return 1e-6 < run.difference.gradient < 1e-2
@@ -166,4 +167,4 @@ def test_a_module_that_was_changed_since_is_said(session):
     plan = hand_plan(graph, meshes=[(2, 1)], global_batch=8, microbatches=2)
     other = ModuleLoss(nn.Linear(16, 6), (torch.zeros(4, 16),), "cross_entropy", LABELS)
     with pytest.raises(InputError, match=r"the module has no parameter 'encoder\.layers\.0.*plan again"):
-        run_training(plan, graph, compare=True, module=other, session=session)
+        run_training(plan, graph, compare=True, own=Own(module=other), session=session)

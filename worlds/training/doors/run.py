@@ -17,10 +17,10 @@ from ...before import one_plan
 from ...door import Answer, Asked
 from ..case import TrainingCase
 from ..options import RunOptions
+from .own import module_of_plan, own_of, saved
 
 if TYPE_CHECKING:
     from ....profiles.graph import Graph
-    from ....profiles.graph.module_loss import ModuleLoss
     from ....runtime.training.compare import Compared
 
 __all__ = ["check_here", "ran", "with_measured"]
@@ -49,24 +49,31 @@ def ran(asked: Asked) -> Answer:
     devices = sum(m.hosts * m.devices for m in plan.meshes)
     check_here(plan, devices)
     if options.checkpoint_every is not None:
+        for one in ("data", "weights", "save", "optimizer"):
+            if getattr(options, one):
+                raise InputError(f"{one}: goes without checkpoint_every: such a run is of seeded data")
         from .recovery import recovered
 
         return recovered(asked, plan, graph)
     for one in ("kills", "png"):
         if getattr(options, one):
             raise InputError(f"{one}: goes with checkpoint_every alone, which says how often a checkpoint is written")
-    module, against = _module(plan, Path(name)) if options.compare else (None, "")
+    wanted = options.compare or plan.model.module
+    module, against = module_of_plan(plan, Path(name)) if wanted else (None, "")
+    own = own_of(options, module)
     asked.progress(f"{devices} processes")
     run = run_training(
         plan, graph, seed=cast(TrainingCase, asked.case).seed, iterations=options.iterations,
-        dtype=options.dtype, compare=options.compare, module=module,
-        options=RuntimeOptions(against=against, timeout_s=options.startup_timeout),
+        dtype=options.dtype, compare=options.compare, own=own,
+        options=RuntimeOptions(against=against, timeout_s=options.startup_timeout, keep=options.save is not None),
     )  # fmt: skip
     simulated = simulate_training(plan)
     again = simulate_training(with_measured(plan, run))
     if asked.out is not None:
         write_text(asked.out, _rows(run))
     text = _words(plan, run, simulated, again)
+    if options.save is not None:
+        text.append(saved(run, options.save))
     held = _held(plan, graph, run) if plan.service is not None else None
     if held is not None:
         text.append(held.line())
@@ -83,7 +90,7 @@ def ran(asked: Asked) -> Answer:
     if held is not None:
         document |= {"expected_s": held.simulated_s, "interval_s": list(held.interval_s), "inside": held.inside,
                      "level": held.level, "rest": held.rest}  # fmt: skip
-    written = () if asked.out is None else (asked.out,)
+    written = tuple(path for path in (asked.out, options.save) if path is not None)
     return Answer("\n".join(text), document, run, written=written, failed=failed)
 
 
@@ -92,34 +99,6 @@ def _held(plan: TrainingPlan, graph: Graph, run: TrainingRun) -> Compared:
     from ....runtime.training.compare.plans import held_against
 
     return held_against("this run", plan, graph, [run])
-
-
-def _module(plan: TrainingPlan, path: Path) -> tuple[ModuleLoss | None, str]:
-    """The module that the plan's graph is of, and its name; or none, and why."""
-    from ....profiles.graph import zoo_module
-    from ....profiles.graph.module_loss import ModuleLoss
-    from ....profiles.graph.named import module_of
-
-    if plan.model.module:
-        file, _, name = plan.model.module.rpartition(":")
-        found = next((x for x in (Path(file), path.parent / file) if x.is_file()), None)
-        if found is None:
-            return None, f"{file} is neither here nor beside the plan"
-        module = module_of(f"{found}:{name}", "run")
-        return (module, plan.model.module) if module is not None else (None, f"{plan.model.module} makes a graph")
-    if plan.model.graph:
-        return None, "the plan names a graph file and no module"
-    import torch
-
-    from ....profiles.graph import zoo_graph
-
-    try:
-        made = zoo_module(plan.model.name, device="meta")
-    except InputError as error:
-        return None, str(error)
-    inputs = {t.name: torch.empty(t.shape, device="meta", dtype=getattr(torch, t.dtype))
-              for t in zoo_graph(plan.model.name).inputs}  # fmt: skip
-    return ModuleLoss(made, inputs), f"torch's {plan.model.name}"
 
 
 def check_here(plan: TrainingPlan, devices: int) -> None:
@@ -221,8 +200,8 @@ def _words(plan: TrainingPlan, run: TrainingRun, simulated: TrainingResult, agai
     counts = sorted(set(plan.microbatches_of))
     many = " to ".join(map(str, (counts[0], counts[-1])[: len(counts)]))
     said.append(f"{plan.model.name}: {len(run.mesh_of_rank)} processes, {many} microbatches{cut}, {plan.schedule}")
-    losses = ", ".join(f"{x:.6g}" for x in run.losses[:5]) + (", …" if len(run.losses) > 5 else "")
-    said.append(f"losses: {losses}")
+    losses = [f"{x:.6g}" for x in run.losses]
+    said.append(f"losses: {', '.join(losses if len(losses) <= 8 else [*losses[:4], '…', *losses[-3:]])}")
     apart = run.difference
     if apart is not None:
         verdict = "equal" if apart.largest <= TOLERANCE else "NOT equal"

@@ -21,7 +21,7 @@ from .stage_report import Measured, document, report
 if TYPE_CHECKING:
     from ....profiles.measure.device import DeviceFacts
     from ....runtime.training.measure.calibrate import Calibration
-    from ....runtime.training.run import TrainingRun
+    from ....runtime.training.result import TrainingRun
     from ....simulator.training.plan.file import TrainingPlan
     from ....simulator.training.program.actions import Program
 

@@ -1,0 +1,144 @@
+"""`StateNames`: the user's state dict, entry by entry, and which of the graph's parameters each is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ....errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ....profiles.graph import Graph
+    from ....profiles.graph.module_loss import ModuleLoss
+
+__all__ = ["StateEntry", "StateNames"]
+
+
+@dataclass(frozen=True, slots=True)
+class StateEntry:
+    """One entry of a state dict.
+
+    Parameters
+    ----------
+    key : str
+        Its name there.
+    shape : tuple of int
+        Its shape.
+    dtype : str
+        Its number format there, such as ``float32``.
+    parameter : str
+        The graph's parameter that it is, which several entries may be (tied weights). Empty: the loss does not depend
+        on it; it leaves the run as it entered it.
+    """
+
+    key: str
+    shape: tuple[int, ...]
+    dtype: str
+    parameter: str
+
+
+@dataclass(frozen=True, slots=True)
+class StateNames:
+    """All entries, in the state dict's order."""
+
+    entries: tuple[StateEntry, ...]
+
+    @classmethod
+    def of_module(cls, module: ModuleLoss, graph: Graph) -> StateNames:
+        """Entries of the module's own state dict."""
+        own = module.module
+        every = (*own.named_parameters(remove_duplicate=False), *own.named_buffers(remove_duplicate=False))
+        first: dict[int, str] = {}
+        for name, x in every:
+            # A tied weight has in the graph the first of its names.
+            first.setdefault(id(x), name)
+        canonical = {name: first[id(x)] for name, x in every}
+        known = {t.name for t in graph.parameters}
+        found = [
+            (key, x, next((n for n in (canonical.get(key, key), key) if n in known), ""))
+            for key, x in own.state_dict().items()
+        ]
+        return cls(tuple(StateEntry(key, tuple(x.shape), _word(x), name) for key, x, name in found))
+
+    @classmethod
+    def of_graph(cls, graph: Graph) -> StateNames:
+        """Entries of a model of which there is the graph alone: its parameters."""
+        return cls(tuple(StateEntry(t.name, t.shape, t.dtype, t.name) for t in graph.parameters))
+
+    @classmethod
+    def read(cls, document: Sequence[Sequence[Any]]) -> StateNames:
+        """What `document` wrote."""
+        return cls(tuple(StateEntry(key, tuple(shape), dtype, name) for key, shape, dtype, name in document))
+
+    def document(self) -> list[list[Any]]:
+        """The entries as JSON can hold them."""
+        return [[e.key, list(e.shape), e.dtype, e.parameter] for e in self.entries]
+
+    def values(self, state: Mapping[str, Any], where: str = "state") -> dict[str, Tensor]:
+        """The graph's parameters of a state dict.
+
+        Raises
+        ------
+        InputError
+            If an entry is missing or not known, has another shape, or tied ones differ; one line that names it.
+        """
+        import torch
+
+        lacking = [e.key for e in self.entries if e.key not in state]
+        known = {e.key for e in self.entries}
+        strange = [key for key in state if key not in known]
+        for what, keys in (("has no", lacking), ("has an unknown", strange)):
+            if keys:
+                more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+                raise InputError(f"run: {where}: {what} {keys[0]!r}{more}; are these the weights of this model?")
+        found: dict[str, Tensor] = {}
+        for entry in self.entries:
+            x = torch.as_tensor(state[entry.key]).detach().cpu()
+            if tuple(x.shape) != entry.shape:
+                raise InputError(
+                    f"run: {where}: {entry.key!r} has shape {tuple(x.shape)}, the model's has {entry.shape}; are these "
+                    "the weights of this model?"
+                )
+            if not entry.parameter:
+                continue
+            if entry.parameter in found and not torch.equal(found[entry.parameter], x):
+                raise InputError(
+                    f"run: {where}: {entry.key!r} is tied to {entry.parameter!r} in the model, and differs from it here"
+                )
+            found[entry.parameter] = x
+        return found
+
+    def state(self, weights: Mapping[str, Any], kept: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The state dict of whole weights by the graph's names.
+
+        Parameters
+        ----------
+        weights : mapping
+            Arrays or tensors. Tied entries share one tensor, as a module's do.
+        kept : mapping
+            Key -> what an entry that the loss does not depend on was.
+        """
+        import torch
+
+        tensors = {name: torch.as_tensor(x) for name, x in weights.items()}
+        found: dict[str, Tensor] = {}
+        for entry in self.entries:
+            if entry.parameter in tensors:
+                found[entry.key] = tensors[entry.parameter]
+            elif entry.key in kept:
+                found[entry.key] = kept[entry.key]
+        return found
+
+    def kept(self, state: Mapping[str, Any]) -> dict[str, Tensor]:
+        """What the loss does not depend on, of a state dict."""
+        import torch
+
+        rest = [e.key for e in self.entries if not e.parameter and e.key in state]
+        return {key: torch.as_tensor(state[key]).detach().cpu() for key in rest}
+
+
+def _word(x: Tensor) -> str:
+    return str(x.dtype).removeprefix("torch.")
