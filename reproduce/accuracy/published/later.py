@@ -1,8 +1,8 @@
 """Published runs that were found later, split before any error was looked at; ``python -m`` prints both parts.
 
 The split was written down first: runs to choose the model's physics by, and runs to report on, which were computed when
-the model stood. Nothing in the model is fitted to either; what the first part may do is to show that something is
-missing.
+the model stood. Since 28 November 2026 two levels and one kernel's rates are fitted to the first part and to that of
+`fresh` (`DeviceRates.level`); nothing is fitted to the second.
 
 Chosen by: Megatron-LM on V100s within a node (LiBai's benchmark); GPT models of NeMo's FP8 table; MPT models of LLM
 Foundry on one node of A100-80GBs.

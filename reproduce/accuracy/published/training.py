@@ -10,10 +10,11 @@ from ...terapipe.points import latencies
 from ...terapipe.tables import SETTINGS
 from ..line import Errors, Line, Sample
 from . import Tell
+from .fresh import split
 from .later import chosen, reported
 from .megatron import points
 
-__all__ = ["LATER_SOURCES", "SOURCES", "lines"]
+__all__ = ["FRESH_SOURCES", "LATER_SOURCES", "SOURCES", "lines"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +59,20 @@ SOURCES = {
 
 PARTS: dict[str, dict[str, Any]] = {
     "chosen": {
-        "sample": "partly",
+        "sample": "in",
         "why": "looked up in November 2026 and split before any error was looked at: by this part physics was chosen, "
-        "nothing is fitted to it",
+        "and two levels (H100, V100) and one kernel's rates (FlashAttention-1 on an H100) are fitted to it",
     },
     "reported": {
         "sample": "out",
-        "why": "of runs looked up in November 2026 the part to report on: computed once the model stood, and nothing "
-        "was changed after",
+        "why": "of runs looked up on 28 November 2026 and split by a seed the part to report on: computed once, when "
+        "the levels were fitted to the other part, and nothing was changed after",
     },
     "seen": {
         "sample": "partly",
         "why": "of runs looked up in November 2026 the part to report on, whose errors were known when what FSDP, "
-        "older attention kernels and V100s do was added by other runs and measurements; nothing was chosen by these; "
-        "what is quoted from memory stands in docs/training-estimate.md",
+        "older attention kernels and V100s do, and later the levels, were added by other runs and measurements; "
+        "nothing was chosen by these; what is quoted from memory stands in docs/training-estimate.md",
     },
 }
 LATER_SOURCES = {
@@ -85,8 +86,21 @@ LATER_SOURCES = {
     "Llama 3, Table 4": Published("Meta", "8,192 and 16,384 H100", "2024", "out", LATER),
 }
 """Sources of `later`; sample and reason are those of the part (`PARTS`)."""
-FRESH = frozenset({"LLM Foundry, A100-40GB"})
-"""Those of the reported part that nobody had looked at when the model last changed."""
+FRESH_SOURCES = {
+    "DGX Cloud recipes": Published("NVIDIA", "16 to 2,048 H100", "2025", "out", LATER),
+    "NeMo 25.02, FP8": Published("NVIDIA", "512 H100", "2025", "out", LATER),
+    "Megatron Bridge, FP8": Published("NVIDIA", "64 H100", "2025", "out", LATER),
+    "LLM Foundry, H100, further rows": Published("MosaicML, PyTorch FSDP", "8 to 64 H100", "2023", "out", LATER),
+    "LLM Foundry, H100, FP8": Published("MosaicML, PyTorch FSDP", "8 H100", "2023", "out", LATER),
+    "LLM Foundry, A100-80GB, 70B": Published("MosaicML, PyTorch FSDP", "32 and 64 A100-80GB", "2023", "out", LATER),
+    "LLM Foundry, A100-40GB, further rows": Published(
+        "MosaicML, PyTorch FSDP", "8 to 64 A100-40GB", "2023", "out", LATER
+    ),
+    "InternEvo, A100-80GB": Published("InternLM", "8 to 512 A100-80GB", "2023", "out", LATER),
+    "torchtitan, A100-80GB": Published("PyTorch", "64 A100-80GB", "2024", "out", LATER),
+    "TinyLlama, A100-40GB": Published("Zhang et al.", "16 A100-40GB", "2023", "out", LATER),
+}
+"""The same of `fresh`."""
 
 
 def lines(seed: int, tell: Tell) -> tuple[Line, ...]:
@@ -126,17 +140,19 @@ def _terapipe(tell: Tell) -> Iterator[Line]:
 
 def _estimates(tell: Tell) -> Iterator[Line]:
     tell("published runs of Megatron-LM")
+    fitted, unseen = split()
     parts = (
-        (points(), SOURCES, ""),
-        (chosen(), LATER_SOURCES, "chosen"),
-        (reported(), LATER_SOURCES, "reported"),
+        (points(), SOURCES, "", ""),
+        (chosen(), LATER_SOURCES, "chosen", "chosen"),
+        (reported(), LATER_SOURCES, "reported", "seen"),
+        (fitted, FRESH_SOURCES, "chosen", "chosen"),
+        (unseen, FRESH_SOURCES, "reported", "reported"),
     )
-    for runs, sources, part in parts:
+    for runs, sources, part, how in parts:
         by_source: dict[str, list[tuple[float | None, float | None]]] = {}
         for point in runs:
             by_source.setdefault(point.source, []).append(point.errors())
         for source, errors in by_source.items():
-            how = "seen" if part == "reported" and source not in FRESH else part
             about = replace(sources[source], **PARTS[how]) if part else sources[source]
             for k, what in enumerate(("seconds of an iteration", "peak memory of the fullest device")):
                 found = [100 * error for row in errors if (error := row[k]) is not None]
