@@ -110,7 +110,7 @@ def estimate(
             shape.hardware_flops(int(asked.global_batch), again),
             shape.params,
             used.name,
-            kernels.rates.source if tables is None else f"tables: {tables.source}; else {kernels.rates.source}",
+            kernels.rates.said if tables is None else f"tables: {tables.source}; else {kernels.rates.said}",
         ),
     )
 

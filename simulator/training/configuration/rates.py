@@ -5,7 +5,7 @@ Fitted are `DeviceRates.level`, and FlashAttention's first generation on an H100
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ....errors import InputError
 from ....profiles.hardware import DeviceSpec
@@ -92,6 +92,11 @@ class DeviceRates(Shown):
             raise InputError(f"rates.level: expected a number above 0 (got {self.level!r})")
         if self.level != 1 and not self.fitted_to:
             raise InputError(f"rates.fitted_to: expected the runs that level {self.level} was fitted to (got none)")
+
+    @property
+    def said(self) -> str:
+        """Where the figures come from, and what is fitted of them."""
+        return self.source + (f"; level {self.level:g}: fitted to {self.fitted_to}" if self.fitted_to else "")
 
     def flash(self, generation: int = 0) -> tuple[float, float, float]:
         """(forward, backward, half_seq) of a generation of FlashAttention; 0, or one that is not told apart: the
@@ -282,9 +287,6 @@ FSDP_2023 = Stack(
 """PyTorch's FullyShardedDataParallel of 2023, one unit per layer, gradients reduced in fp32, with FlashAttention-2 and
 its fused loss on half-precision logits (as MosaicML's LLM Foundry has them);
 ``replace(FSDP_2023, flash_generation=1)`` for software before August 2023. Give it zero 2 or 3."""
-TITAN_2024 = Stack(
-    "torchtitan 2024, eager", True, False, True, False, False, flash_generation=2, early_stop=True, flat=True,
-    eager=True,
-)  # fmt: skip
+TITAN_2024 = replace(FSDP_2023, name="torchtitan 2024, eager", loss_bytes=CORE.loss_bytes, eager=True)
 """torchtitan of 2024 without ``torch.compile``: FSDP, gradients reduced in fp32, FlashAttention-2 of PyTorch, norms,
 rotary positions, SwiGLU and the loss in single kernels. Give it zero 2 or 3."""
