@@ -149,6 +149,8 @@ def test_the_level_slows_products_and_attention_only():
     core = [k.flash(8192, 32, 4096, 128, backward=True) for k in (bare, level)]
     assert core[1] == pytest.approx(core[0] / rates.level, rel=1e-12)
     assert level.streaming(1e9) == bare.streaming(1e9)
+    assert "level 0.93: fitted to 32 runs" in ask(cluster=Cluster(2, 8, spec)).explain()
+    assert "level" not in ask(cluster=Cluster(2, 8, spec), rates=replace(rates, level=1.0, fitted_to="")).explain()
     assert rates_of(device("a100-80gb")).level == 1  # by the same rule
     with pytest.raises(InputError, match="fitted to"):
         replace(rates, fitted_to="")
