@@ -5,13 +5,15 @@ Begin with `LogicalMesh.seconds`. `COLLECTIVES` holds the α–β formulas, `Axi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from ..errors import InputError
-from .cluster import Cluster
+from .cluster import Cluster, JoinedClusters
+from .topology import Level
 
 if TYPE_CHECKING:
     from .collective_tables import CollectiveTables
@@ -74,6 +76,10 @@ class Mesh:
         Number of nodes, and of devices in each.
     first_host, first_device : int
         The first node, and the first device in each node.
+    joined : JoinedClusters, optional
+        Where the cluster is one of several: all of them, by whose numbers devices then go.
+    part : int
+        Number of the cluster among these.
 
     Raises
     ------
@@ -86,6 +92,8 @@ class Mesh:
     devices: int
     first_host: int = 0
     first_device: int = 0
+    joined: JoinedClusters | None = None
+    part: int = 0
 
     def __post_init__(self) -> None:
         inside = self.first_host + self.hosts <= self.cluster.nodes
@@ -104,13 +112,19 @@ class Mesh:
 
     @property
     def device_ids(self) -> tuple[int, ...]:
-        """Devices in row-major order, as the cluster numbers them."""
+        """Devices in row-major order, as the cluster, or the joined clusters, number them."""
         width = self.cluster.devices_per_node
+        first = 0 if self.joined is None else self.joined.first_device(self.part)
         return tuple(
-            host * width + device
+            first + host * width + device
             for host in range(self.first_host, self.first_host + self.hosts)
             for device in range(self.first_device, self.first_device + self.devices)
         )
+
+    @property
+    def network(self) -> Cluster | JoinedClusters:
+        """What says how two devices are linked, by the numbers of `device_ids`."""
+        return self.cluster if self.joined is None else self.joined
 
     @property
     def logical_shapes(self) -> tuple[tuple[int, int], ...]:
@@ -168,25 +182,63 @@ class LogicalMesh:
         """The link along one axis, or along both.
 
         A ring that stays in a node runs over the node's links. The rings that leave it cross every node's network
-        adapters once: all of the mesh's, in equal shares.
+        adapters once: all of the mesh's, in equal shares. So do those that leave a group of a level of the cluster, in
+        equal shares of its uplinks.
         """
-        spec, width = self.mesh.cluster.spec, self.mesh.devices
-        n1, size = self.shape[1], self.size(axes)
-        rings = min(n1, width) if set(axes) == {0} else self._rows_through_a_node if set(axes) == {1} else 1
+        spec, size = self.mesh.cluster.spec, self.size(axes)
         near, far = spec.intra_node, spec.inter_node
         if size == 1 or self.inside(axes):
             return AxisLink(size, near.bandwidth_bytes_per_s, near.latency_s)
-        shared = self._adapters * far.bandwidth_bytes_per_s / rings
-        return AxisLink(size, min(near.bandwidth_bytes_per_s, shared), far.latency_s)
+        shares = self._shares(axes)
+        said = [x.latency_s for x in self._left(axes) if x.latency_s is not None]
+        return AxisLink(size, min(near.bandwidth_bytes_per_s, *shares), said[-1] if said else far.latency_s)
 
-    @property
-    def _rows_through_a_node(self) -> int:
-        """Rows that cross a node at most: one where they fill nodes, two where one ends and the next begins in it."""
-        n1, width = self.shape[1], self.mesh.devices
-        if n1 % width == 0 or width % n1 == 0:
+    def _shares(self, axes: tuple[int, ...], scattered: bool = False) -> list[float]:
+        """What a ring along these axes has of a node's adapters, and of a group's uplinks of each level, bytes/s.
+
+        Infinite where no ring leaves a node or group. Of an all-to-all (`scattered`), what each device has.
+        """
+        levels = self.mesh.cluster.levels
+        if self.size(axes) == 1 or self.inside(axes):
+            return [math.inf] * (1 + len(levels))
+        far, left = self._adapters * self.mesh.cluster.spec.inter_node.bandwidth_bytes_per_s, self._left(axes)
+
+        def share(bytes_per_s: float, nodes: int) -> float:
+            if scattered:
+                return self._piece_rate(axes, nodes, bytes_per_s)
+            return bytes_per_s / self._rings(axes, nodes)
+
+        return [share(far, 1), *(share(self._uplink(x), x.nodes) if x in left else math.inf for x in levels)]
+
+    def _rings(self, axes: tuple[int, ...], nodes: int) -> int:
+        """Rings along these axes that leave a group of so many nodes, at most."""
+        n1, width = self.shape[1], min(nodes, self.mesh.hosts) * self.mesh.devices
+        if set(axes) != {1}:
+            return min(n1, width) if set(axes) == {0} else 1
+        # Rows: one where they fill groups, two where one ends and the next begins in it.
+        offset, width = self.mesh.first_host % nodes * self.mesh.devices, nodes * self.mesh.devices
+        if not offset and (n1 % width == 0 or width % n1 == 0):
             return 1
-        rows = [{first // width, (first + n1 - 1) // width} for first in range(0, self.mesh.n_devices, n1)]
-        return max(sum(node in ends for ends in rows if len(ends) > 1) for node in range(self.mesh.hosts))
+        last = self.mesh.n_devices + offset
+        rows = [{first // width, (first + n1 - 1) // width} for first in range(offset, last, n1)]
+        return max(sum(group in ends for ends in rows if len(ends) > 1) for group in range(-(-last // width)))
+
+    def _left(self, axes: tuple[int, ...]) -> tuple[Level, ...]:
+        """Levels of the cluster whose groups some ring along these axes leaves."""
+        n1, n = self.shape[1], self.mesh.n_devices
+        ends = [(0, n - 1)]  # first and last device of rings; of all columns those at the edges
+        if set(axes) == {0}:
+            ends = [(0, n - n1), (n1 - 1, n - 1)]
+        elif set(axes) == {1}:
+            ends = [(first, first + n1 - 1) for first in range(0, n, n1)]
+        hosts = [[self.mesh.first_host + k // self.mesh.devices for k in pair] for pair in ends]
+        return tuple(x for x in self.mesh.cluster.levels if any(a // x.nodes != b // x.nodes for a, b in hosts))
+
+    def _uplink(self, level: Level) -> float:
+        """Bytes per second of a group's uplinks; of those of the mesh's own rails, where there are rails."""
+        cluster = self.mesh.cluster
+        mine = self._adapters / cluster.adapters(cluster.devices_per_node) if level.rails else 1.0
+        return cluster.uplink_bytes_per_s(level) * mine
 
     @property
     def _adapters(self) -> int:
@@ -204,15 +256,31 @@ class LogicalMesh:
         link = self._scattered(axes) if collective == "all_to_all" else self.link(axes)
         return COLLECTIVES[collective](n_bytes, link)
 
+    def busy(self, collective: Collective, n_bytes: float, axes: tuple[int, ...]) -> tuple[float, ...]:
+        """Seconds for which a collective keeps links busy, without latencies: devices' ports, nodes' adapters, the
+        uplinks of each level of the cluster."""
+        size, scattered = self.size(axes), collective == "all_to_all"
+        if n_bytes <= 0 or size == 1:
+            return (0.0,) * (2 + len(self.mesh.cluster.levels))
+        limits = [self.mesh.cluster.spec.intra_node.bandwidth_bytes_per_s, *self._shares(axes, scattered)]
+        seconds = [COLLECTIVES[collective](n_bytes, AxisLink(size, limit, 0.0)) for limit in limits]
+        if self.tables is not None and self.inside(axes):
+            seconds[0] = min(seconds[0], self.seconds(collective, n_bytes, axes))
+        return tuple(seconds)
+
     def _scattered(self, axes: tuple[int, ...]) -> AxisLink:
         """The link of an all-to-all: no ring, every device sends its own pieces to each other node.
 
-        All devices of a node do at once, through its adapters; a ring would cross them once for all of them.
+        All devices of a node do at once, through its adapters; a ring would cross them once for all of them. So it is
+        with the uplinks of a group. On rails, pieces change rails inside their node first, as NCCL's do.
         """
-        link, width, n1 = self.link(axes), self.mesh.devices, self.shape[1]
-        if link.size == 1 or self.inside(axes):
-            return link
-        near = max(1, width // n1) if set(axes) == {0} else min(width, link.size - 1)  # of a group, in one node
-        far = self._adapters * self.mesh.cluster.spec.inter_node.bandwidth_bytes_per_s
-        rate = far / (width * (link.size - near))
-        return AxisLink(link.size, min(link.bandwidth_bytes_per_s, rate * (link.size - 1)), link.latency_s)
+        link = self.link(axes)
+        rate = min(link.bandwidth_bytes_per_s, *self._shares(axes, scattered=True))
+        return AxisLink(link.size, rate, link.latency_s)
+
+    def _piece_rate(self, axes: tuple[int, ...], nodes: int, bytes_per_s: float) -> float:
+        """What a device sends at while all devices of a group of nodes send what leaves it, at so much together."""
+        width, size = min(nodes, self.mesh.hosts) * self.mesh.devices, self.size(axes)
+        near = max(1, width // self.shape[1]) if set(axes) == {0} else width  # of a ring, in the group
+        rate = bytes_per_s / (width * (size - min(near, size - 1)))
+        return rate * (size - 1)

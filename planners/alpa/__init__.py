@@ -14,7 +14,7 @@ The solvers can be used by themselves: `solve_sharding` picks a sharding strateg
 from __future__ import annotations
 
 from .baselines import BASELINES
-from .heterogeneous import HeterogeneousPlan, plan_heterogeneous
+from .heterogeneous import plan_heterogeneous
 from .inference import InferenceOptions, profile_graph, profile_set
 from .inter import cluster_operators
 from .options import AlpaOptions
@@ -25,7 +25,7 @@ from .stages import stage_dp
 from .submeshes import PlacedSubmesh, place_submeshes
 
 __all__ = [
-    "BASELINES", "AlpaOptions", "HeterogeneousPlan", "InferenceOptions", "PlacedSubmesh", "ShardingProblem",
+    "BASELINES", "AlpaOptions", "InferenceOptions", "PlacedSubmesh", "ShardingProblem",
     "ShardingSolution", "cluster_operators", "place_submeshes", "plan", "plan_heterogeneous", "profile_graph",
     "profile_set", "solve_sharding", "stage_dp",
 ]  # fmt: skip

@@ -18,6 +18,7 @@ from ...simulator.cluster import Cluster
 from ...simulator.mesh import Mesh
 from ...simulator.training.plan.file import TrainingPlan
 from .fixed import megatron as megatron_axes
+from .inter.assemble import Site
 from .inter.build import Origin, build_plan
 from .inter.clustering import Layer
 from .inter.memory import in_flight
@@ -118,9 +119,11 @@ def megatron(
     sized = graph.with_batch(global_batch // count)
     bounds = block_stages(sized, pp)
     assert bounds is not None
+    stages = [(*b, (dp, tp), best[2]) for b in bounds]
+    said = {"tensor": tp, "pipeline": pp, "data": dp}
     return build_plan(
-        sized, cluster, [_shape(cluster, dp * tp)] * pp, [(*b, (dp, tp), best[2]) for b in bounds], pricer, count,
-        memory, chosen, Origin("megatron", started, evaluated, {"tensor": tp, "pipeline": pp, "data": dp}, best[0]),
+        sized, [Site(cluster, pricer, memory)], [(0, _shape(cluster, dp * tp))] * pp, stages, count, chosen,
+        Origin("megatron", started, evaluated, said, best[0]),
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from ...profiles.graph.memory import state_bytes
 from ...simulator.cluster import Cluster
 from ...simulator.training.plan.file import TrainingPlan
 from ..batches import check_batch, divisors
+from .inter.assemble import Site
 from .inter.build import Origin, build_plan
 from .inter.clustering import Layer, cluster_operators, default_layers
 from .inter.infeasible import too_small, why_infeasible
@@ -160,12 +161,10 @@ def _solved(search: Search, found: Found, started: float, planner: str) -> Train
         try:
             return build_plan(
                 found.graph,
-                search.cluster,
-                [found.table.submeshes[s.submesh] for s in stages[:n_meshes]],
+                [Site(search.cluster, search.pricer, search.memory_bytes)],
+                [(0, found.table.submeshes[s.submesh]) for s in stages[:n_meshes]],
                 bounds,
-                search.pricer,
                 found.microbatches,
-                search.memory_bytes,
                 search.options,
                 Origin(planner, started, search.evaluations, {"layers": len(layers)}, found.choice.seconds),
             )

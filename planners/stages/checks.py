@@ -203,8 +203,8 @@ def _waits(
 
 def _memory(plan: TrainingPlan, passes: Passes, memory_bytes: float | None) -> None:
     """Eq. 3.2: state, activations of the microbatches in flight and temporaries fit."""
-    limit = plan.cluster_spec.spec.memory_bytes if memory_bytes is None else memory_bytes
     for s, (stage, mine) in enumerate(zip(plan.stages, passes, strict=True)):
+        limit = plan.mesh(s).cluster.spec.memory_bytes if memory_bytes is None else memory_bytes
         held = int(np.cumsum([1 if op == F else -1 for op, _ in mine]).max(initial=0))
         needed = stage.state_bytes + held * stage.activation_bytes + stage.work_bytes
         if needed > limit * (1 + 1e-9):  # planners sum the same bytes in another order: rounding alone must not refuse

@@ -63,7 +63,7 @@ class TrainingGuard(Guard):
         result = solved.result
         if not result.fits:
             raise UnfitError(
-                f"the plan takes {float(result.peak_bytes.max()) / GIB:.2f} GiB of a device, which has "
+                f"the plan takes {float(result.peak_bytes[result.fullest]) / GIB:.2f} GiB of a device, which has "
                 f"{result.memory_bytes / GIB:.2f}"
             )
         found, _ = measures(solved)

@@ -19,7 +19,7 @@ def measures(solved: TrainingSolved) -> tuple[dict[str, float], tuple[str, ...]]
     """Metrics of a solved case by name, finite ones only, and notes."""
     result, plan, case = solved.result, solved.plan, solved.case
     cluster, work = plan.cluster_spec, case.workload
-    peak = float(result.peak_bytes.max())
+    peak = float(result.peak_bytes[result.fullest])
     values = {
         "iteration_s": result.seconds,
         "samples_per_s": work.global_batch / result.seconds,

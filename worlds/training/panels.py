@@ -75,18 +75,20 @@ def _boxes(timeline: Timeline, lane: int, until: float) -> str:
 
 def _memory(solved: TrainingSolved) -> Panel:
     result = solved.result
-    held, limit = result.memory(), float(result.memory_bytes)
-    fullest = np.argsort(-held.peak, kind="stable")[:MOST_LANES]
+    held = result.memory()
+    full = held.peak / held.limit_bytes
+    fullest = np.argsort(-full, kind="stable")[:MOST_LANES]
     drawn = sorted(int(mesh) for mesh in fullest)
     rows = "".join(
-        _row(f"mesh {mesh}", _filled(held.seconds[mesh], held.n_bytes[mesh] / limit, result.seconds),
-             f", {held.peak[mesh] / limit:.0%}")
+        _row(f"mesh {mesh}", _filled(held.seconds[mesh], held.n_bytes[mesh] / held.limit_bytes[mesh], result.seconds),
+             f", {full[mesh]:.0%}")
         for mesh in drawn
     )  # fmt: skip
-    peak = float(held.peak.max())
+    peak, limit = float(held.peak[fullest[0]]), float(held.limit_bytes[fullest[0]])
+    its = "its memory" if len(set(held.limit_bytes.tolist())) > 1 else f"its memory, {limit / 2**30:.4g} GiB"
     caption = (
-        f"How full a device of each mesh is over the iteration; the height of a lane is its memory, "
-        f"{limit / 2**30:.4g} GiB. At most {peak / 2**30:.4g} GiB are taken, {peak / limit:.1%}."
+        f"How full a device of each mesh is over the iteration; the height of a lane is {its}. "
+        f"At most {peak / 2**30:.4g} GiB are taken, {peak / limit:.1%}."
     )
     alt = f"Memory of {len(drawn)} meshes over {result.seconds:.4g} seconds"
     return Panel("Memory", caption, "html", f'<div class="lanes" role="img" aria-label="{alt}">{rows}</div>')

@@ -14,7 +14,7 @@ from .crossing import values_between
 from .flops import has_gradient, training_flops
 from .pricing.pricer import Pricer, Recompute, StagePlan
 
-__all__ = ["PlacedStage", "mesh_entries", "predicted", "stage_entries", "transfers"]
+__all__ = ["PlacedStage", "Site", "mesh_entries", "predicted", "stage_entries", "transfers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,34 @@ class PlacedStage:
     held: int
 
 
-def mesh_entries(shapes: Sequence[tuple[int, int]], cluster: Cluster) -> tuple[MeshEntry, ...]:
-    """Submeshes placed on the cluster (Theorem 1), in the order of the stages."""
-    placed = place_submeshes(shapes, cluster.nodes, cluster.devices_per_node)
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A cluster that stages may lie in.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Its devices.
+    pricer : Pricer
+        The source of stage costs there, which also solves a stage exactly.
+    memory_bytes : float
+        Memory of one device that a plan may fill.
+    """
+
+    cluster: Cluster
+    pricer: Pricer
+    memory_bytes: float
+
+
+def mesh_entries(shapes: Sequence[tuple[int, tuple[int, int]]], sites: Sequence[Site]) -> tuple[MeshEntry, ...]:
+    """Submeshes (number of the site, shape) placed on their clusters (Theorem 1), in the order of the stages."""
+    placed = [
+        iter(place_submeshes([shape for at, shape in shapes if at == k], s.cluster.nodes, s.cluster.devices_per_node))
+        for k, s in enumerate(sites)
+    ]
     return tuple(
-        MeshEntry(hosts=p.hosts, devices=p.devices, first_host=p.first_host, first_device=p.first_device)
-        for p in placed
+        MeshEntry(hosts=p.hosts, devices=p.devices, first_host=p.first_host, first_device=p.first_device, cluster=k)
+        for k, p in ((k, next(placed[k])) for k, _ in shapes)
     )
 
 
@@ -56,18 +78,21 @@ def stage_entries(
     graph: Graph,
     stages: Sequence[PlacedStage],
     meshes: Sequence[MeshEntry],
-    cluster: Cluster,
-    pricer: Pricer,
+    sites: Sequence[Site],
     microbatches: int,
-    memory_bytes: float,
 ) -> tuple[list[StageEntry], list[StagePlan]]:
-    """Every stage solved under its own memory bound, as the plan's entries and as they were solved."""
+    """Every stage solved under its own memory bound, as the plan's entries and as they were solved.
+
+    Stages that share a mesh share its memory evenly.
+    """
     entries: list[StageEntry] = []
     plans: list[StagePlan] = []
     for stage in stages:
         at = meshes[stage.mesh]
-        mesh = Mesh(cluster, at.hosts, at.devices, at.first_host, at.first_device).view(stage.logical)
-        plan = pricer.stage(
+        site = sites[at.cluster]
+        mesh = Mesh(site.cluster, at.hosts, at.devices, at.first_host, at.first_device).view(stage.logical)
+        memory_bytes = site.memory_bytes / (len(stages) // len(meshes))
+        plan = site.pricer.stage(
             graph, stage.first, stage.last, mesh, stage.recompute, microbatches, stage.held, memory_bytes
         )
         plans.append(plan)
@@ -91,6 +116,7 @@ def stage_entries(
                 parameters=dict(plan.parameters),
                 optimizer_states=dict(plan.optimizer_states),
                 collectives=dict(plan.collectives),
+                traffic=dict(plan.traffic),
             )
         )
     return entries, plans

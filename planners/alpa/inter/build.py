@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ....profiles.graph import Graph
-from ....simulator.cluster import Cluster
 from ....simulator.plan.entries import PlannerEntry
 from ....simulator.training.plan.entries import ModelEntry
 from ....simulator.training.plan.file import TrainingPlan
 from ....simulator.training.simulate import simulate_training
-from .assemble import PlacedStage, mesh_entries, predicted, stage_entries, transfers
+from .assemble import PlacedStage, Site, mesh_entries, predicted, stage_entries, transfers
 from .interleave import held_microbatches
 from .memory import in_flight
-from .pricing.pricer import Pricer, Recompute
+from .pricing.pricer import Recompute
 
 if TYPE_CHECKING:
     from ..options import AlpaOptions
@@ -53,12 +52,10 @@ class Origin:
 
 def build_plan(
     graph: Graph,
-    cluster: Cluster,
-    shapes: Sequence[Shape],
+    sites: Sequence[Site],
+    shapes: Sequence[tuple[int, Shape]],
     stages: Sequence[tuple[int, int, Shape, Recompute]],
-    pricer: Pricer,
     microbatches: int,
-    memory_bytes: float,
     options: AlpaOptions,
     origin: Origin,
 ) -> TrainingPlan:
@@ -68,18 +65,14 @@ def build_plan(
     ----------
     graph : Graph
         At the size of one microbatch.
-    cluster : Cluster
-        The devices.
-    shapes : sequence of (int, int)
-        Submesh of each mesh. With fewer meshes than stages, stages go round them.
+    sites : sequence of Site
+        The clusters, mostly one.
+    shapes : sequence of (int, (int, int))
+        Number of the cluster, and submesh of each mesh. With fewer meshes than stages, stages go round them.
     stages : sequence of (first, last, logical mesh shape, recomputation)
         Operators half-open.
-    pricer : Pricer
-        The source of stage costs, which also solves a stage exactly.
     microbatches : int
         B, microbatches of one iteration.
-    memory_bytes : float
-        Memory of one device.
     options : AlpaOptions
         The planner's options, which the plan records.
     origin : Origin
@@ -90,7 +83,7 @@ def build_plan(
     InfeasibleError
         If a stage does not fit after all.
     """
-    meshes = mesh_entries(shapes, cluster)
+    meshes = mesh_entries(shapes, sites)
     count, rounds = len(stages), len(stages) // len(shapes)
     if rounds > 1:
         held = held_microbatches(len(shapes), rounds, microbatches)
@@ -100,10 +93,11 @@ def build_plan(
         PlacedStage(first, last, number % len(shapes), logical, recompute, held[number])
         for number, (first, last, logical, recompute) in enumerate(stages)
     ]
-    entries, plans = stage_entries(graph, placed, meshes, cluster, pricer, microbatches, memory_bytes / rounds)
+    entries, plans = stage_entries(graph, placed, meshes, sites, microbatches)
     dtypes = [t.dtype for t in graph.parameters]
+    clusters = [site.cluster for site in sites]
     made = TrainingPlan.of(
-        cluster,
+        clusters,
         model=ModelEntry(
             name=graph.name,
             digest=graph.digest,
@@ -124,11 +118,13 @@ def build_plan(
             seconds=time.perf_counter() - origin.started,
             evaluations=origin.evaluations,
         ),
-        cost_source=pricer.source,
-        predicted=predicted(graph, entries, meshes, microbatches, cluster.n_devices * cluster.spec.peak_flops)
+        cost_source="; ".join(dict.fromkeys(site.pricer.source for site in sites)),
+        predicted=predicted(
+            graph, entries, meshes, microbatches, sum(c.n_devices * c.spec.peak_flops for c in clusters)
+        )
         | {"gap": max(p.gap for p in plans), "dp_seconds": origin.programme_s},
     )
     # Eq. 2 has no transfers between stages; the simulation of the very plan has, and the memory of its very program.
     result = simulate_training(made)
-    simulated = {"peak_bytes": float(result.peak_bytes.max()), "simulated_s": result.seconds}
+    simulated = {"peak_bytes": float(result.peak_bytes[result.fullest]), "simulated_s": result.seconds}
     return made.model_copy(update={"predicted": made.predicted | simulated})

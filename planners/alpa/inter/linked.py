@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....errors import InfeasibleError
-from ....simulator.cluster import Cluster
+from ....simulator.cluster import Cluster, JoinedClusters
 from ...bottleneck import Bounded, least_sum_and_longest
 from ..stages import Stage
 
@@ -183,7 +183,6 @@ def submesh_link(
     if neighbours:
         near = one.spec.intra_node
         return near.bandwidth_bytes_per_s * min(devices, to_devices), near.latency_s
-    # Two clusters are joined by the slower one's network: nothing goes faster than its receiver takes it.
-    far = min((one.spec.inter_node, other.spec.inter_node), key=lambda link: link.bandwidth_bytes_per_s)
+    far = JoinedClusters.between(one, other)
     adapters = min(hosts * one.adapters(devices), to_hosts * other.adapters(to_devices))
     return far.bandwidth_bytes_per_s * adapters, far.latency_s

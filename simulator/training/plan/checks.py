@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....errors import InputError
-from ...cluster import Cluster
+from ...cluster import Cluster, JoinedClusters
 from ...mesh import Mesh
 from ...plan.clusters import cluster_of
 from ...plan.entries import ClusterEntry, Problem
@@ -13,11 +13,11 @@ from .entries import MeshEntry, SliceEntry, StageEntry, TransferEntry
 from .fit import schedule_problems, transfer_problems
 from .passes import microbatch_problems, slice_problems
 
-__all__ = ["contradictions"]
+__all__ = ["contradictions", "mesh_of"]
 
 
 def contradictions(
-    cluster: ClusterEntry | None,
+    clusters: Sequence[ClusterEntry | None],
     meshes: Sequence[MeshEntry | None],
     stages: Sequence[StageEntry | None],
     transfers: Sequence[TransferEntry | None],
@@ -30,8 +30,8 @@ def contradictions(
 
     Parameters
     ----------
-    cluster, meshes, stages, transfers
-        The plan's entries.
+    clusters, meshes, stages, transfers
+        The plan's entries; the first cluster, then further ones.
     batch : (int, int), optional
         Global batch and microbatches.
     schedule : str, optional
@@ -46,11 +46,13 @@ def contradictions(
     if sorted(order) != list(range(len(order))):
         said = f"expected each of 0 … {len(order) - 1} once; an order holds every operator of the graph"
         problems.append((("model", "order"), said))
-    try:
-        where = None if cluster is None else cluster_of(cluster)
-    except InputError as error:  # a link without bandwidth, less memory than is usable
-        where = None
-        problems.append((("cluster", "device"), str(error)))
+    where: list[Cluster | None] = []
+    for c, entry in enumerate(clusters):
+        try:
+            where.append(None if entry is None else cluster_of(entry))
+        except InputError as error:  # a link without bandwidth, less memory than is usable
+            where.append(None)
+            problems.append((("further_clusters", c - 1, "device") if c else ("cluster", "device"), str(error)))
     problems += _meshes(where, meshes)
     for s, stage in enumerate(stages):
         if stage is not None:
@@ -67,14 +69,31 @@ def contradictions(
     return problems
 
 
-def _meshes(cluster: Cluster | None, meshes: Sequence[MeshEntry | None]) -> list[Problem]:
+def mesh_of(entry: MeshEntry, clusters: Sequence[Cluster]) -> Mesh:
+    """The devices of a mesh of a plan on these clusters.
+
+    Raises
+    ------
+    InputError
+        If it does not lie in its cluster.
+    """
+    joined = JoinedClusters(tuple(clusters)) if len(clusters) > 1 else None
+    at = entry.hosts, entry.devices, entry.first_host, entry.first_device
+    return Mesh(clusters[entry.cluster], *at, joined, entry.cluster)
+
+
+def _meshes(clusters: Sequence[Cluster | None], meshes: Sequence[MeshEntry | None]) -> list[Problem]:
     problems: list[Problem] = []
     used: dict[int, int] = {}
+    known = [c for c in clusters if c is not None]
     for m, entry in enumerate(meshes):
-        if entry is None or cluster is None:
+        if entry is not None and entry.cluster >= len(clusters):
+            problems.append((("meshes", m, "cluster"), f"there are {len(clusters)} clusters (got {entry.cluster})"))
+            continue
+        if entry is None or len(known) < len(clusters):
             continue
         try:
-            ids = Mesh(cluster, entry.hosts, entry.devices, entry.first_host, entry.first_device).device_ids
+            ids = mesh_of(entry, known).device_ids
         except InputError as error:
             problems.append((("meshes", m), str(error)))
             continue

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import BeforeValidator, Field
 
 from ...plan.entries import Entry, Name, Seconds, SparseEntry
 
-__all__ = ["MeshEntry", "ModelEntry", "OperatorEntry", "SliceEntry", "StageEntry", "TransferEntry"]
+if TYPE_CHECKING:
+    from ....profiles.graph import Operator
+
+__all__ = [
+    "MeshEntry", "ModelEntry", "OperatorEntry", "SliceEntry", "StageEntry", "TrafficOf", "TransferEntry",
+]  # fmt: skip
 
 Bytes = Seconds
 """A number of bytes, at least 0."""
+
+
+TrafficOf = Literal["forward", "backward_input", "backward_weight", "reduce", "update"]
 
 
 def _two(value: Any) -> Any:
@@ -40,21 +49,39 @@ class ModelEntry(SparseEntry):
     )
 
 
-class MeshEntry(Entry):
+class MeshEntry(SparseEntry):
     """A rectangle of devices."""
+
+    rare: ClassVar[frozenset[str]] = frozenset({"cluster"})
 
     hosts: int = Field(gt=0)
     devices: int = Field(gt=0)
     first_host: int = Field(default=0, ge=0)
     first_device: int = Field(default=0, ge=0)
+    cluster: int = Field(default=0, ge=0, description="0: cluster; 1, 2, …: that of further_clusters")
 
 
-class OperatorEntry(Entry):
+class OperatorEntry(SparseEntry):
     """How one operator is run on its stage's logical mesh."""
+
+    rare: ClassVar[frozenset[str]] = frozenset({"fallback"})
 
     axes: tuple[str, str] = Field(description="loop that each mesh axis cuts; empty: none, the axis repeats the work")
     result: str = Field(description="sharding spec of the result, such as S0RS1; of a view or norm too")
     operands: tuple[str, ...] = Field(description="sharding spec that each operand is brought to")
+    fallback: Literal["", "replicated", "batch"] = Field(
+        default="",
+        description="of a call of torch that no other kind of operator says: every device does all of it, or it is cut "
+        "over the batch; empty: the operator is none",
+    )
+
+    @classmethod
+    def of(cls, op: Operator, axes: tuple[str, str], result: str, operands: Sequence[str]) -> OperatorEntry:
+        """How an operator is run: the loops that mesh axes cut, specs of its result and operands."""
+        fallback: Literal["", "replicated", "batch"] = ""
+        if op.kind == "call":
+            fallback = "batch" if any(axes) else "replicated"
+        return cls(axes=axes, result=result, operands=tuple(operands), fallback=fallback)
 
 
 class SliceEntry(Entry):
@@ -69,7 +96,7 @@ class StageEntry(SparseEntry):
     """One pipeline stage: consecutive operators on one mesh. Times are those of one microbatch, per device."""
 
     rare: ClassVar[frozenset[str]] = frozenset(
-        {"microbatch", "k", "warmup", "order", "slice_forward_s", "slice_backward_s"}
+        {"microbatch", "k", "warmup", "order", "slice_forward_s", "slice_backward_s", "traffic"}
     )
 
     mesh: int = Field(ge=0, description="index into meshes; several stages share one where the schedule interleaves")
@@ -94,6 +121,11 @@ class StageEntry(SparseEntry):
     collectives: dict[str, int] = Field(
         default_factory=dict,
         description="planned collectives: '<pass>.<collective>' -> count per microbatch or iteration",
+    )
+    traffic: dict[TrafficOf, tuple[Seconds, ...]] = Field(
+        default_factory=dict,
+        description="seconds of each pass (reduce, update: once an iteration) for which its collectives keep links "
+        "busy: ports of devices, adapters of nodes, uplinks of each level of the cluster",
     )
     microbatch: int = Field(
         default=0, ge=0, description="samples of one microbatch of this stage; 0: global_batch / microbatches"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
@@ -16,7 +16,7 @@ from ...plan.clusters import cluster_entry, cluster_of
 from ...plan.entries import ClusterEntry, PlannerEntry, Problem, SparseEntry
 from ...plan.file import PlanFile
 from ...plan.reader import piece, pieces, problem_line
-from .checks import contradictions
+from .checks import contradictions, mesh_of
 from .entries import MeshEntry, ModelEntry, OperatorEntry, SliceEntry, StageEntry, TransferEntry
 from .service import ServiceEntry, service_problems
 
@@ -34,17 +34,26 @@ class TrainingPlan(PlanFile, SparseEntry):
 
     noun: ClassVar[str] = "a training plan"
     schema_id: ClassVar[str] = "urn:meshwright:schema:training-plan:1"
-    rare: ClassVar[frozenset[str]] = frozenset({"slices", "service"})
+    rare: ClassVar[frozenset[str]] = frozenset({"further_clusters", "links", "buckets", "slices", "service"})
 
     kind: Literal["meshwright/training-plan"] = "meshwright/training-plan"
     version: Literal[1] = 1
     cluster: ClusterEntry
+    further_clusters: tuple[ClusterEntry, ...] = Field(
+        default=(), description="of other devices, whose meshes say so; joined by the slower one's network"
+    )
     model: ModelEntry
     global_batch: int = Field(gt=0, description="samples of one iteration")
     microbatches: int = Field(gt=0)
     schedule: str = Field(default="1f1b", description="gpipe, 1f1b, interleaved_1f1b, zb_h1, …")
     resharding: Literal["send_recv", "scatter_gather", "local_all_gather"] = "local_all_gather"
     overlap: bool = Field(default=False, description="whether transfers between stages run beside computation")
+    links: Literal["apart", "shared"] = Field(
+        default="apart", description="whether collectives and messages on one link slow each other in simulations"
+    )
+    buckets: int = Field(
+        default=0, ge=0, description="buckets of gradients reduced beside the last backward pass; 0: after it"
+    )
     meshes: tuple[MeshEntry, ...] = Field(min_length=1)
     stages: tuple[StageEntry, ...] = Field(min_length=1)
     transfers: tuple[TransferEntry, ...] = ()
@@ -84,7 +93,7 @@ class TrainingPlan(PlanFile, SparseEntry):
     @model_validator(mode="after")
     def _consistent(self) -> TrainingPlan:
         batch = (self.global_batch, self.microbatches)
-        entries = (self.cluster, self.meshes, self.stages, self.transfers)
+        entries = ((self.cluster, *self.further_clusters), self.meshes, self.stages, self.transfers)
         problems = contradictions(*entries, batch, self.schedule, self.slices, self.model.order)
         problems += service_problems(self.service, len(self.meshes), len(self.stages))
         if problems:
@@ -92,23 +101,33 @@ class TrainingPlan(PlanFile, SparseEntry):
         return self
 
     @classmethod
-    def of(cls, cluster: Cluster, *, predicted: Mapping[str, float] | None = None, **entries: Any) -> TrainingPlan:
-        """Put the entries together.
+    def of(
+        cls, cluster: Cluster | Sequence[Cluster], *, predicted: Mapping[str, float] | None = None, **entries: Any
+    ) -> TrainingPlan:
+        """Put the entries together. Several clusters are numbered as meshes name them.
 
         Raises
         ------
         InputError
             If they contradict each other; all that is wrong at once.
         """
+        first, *others = [cluster] if isinstance(cluster, Cluster) else cluster
+        if others:
+            entries["further_clusters"] = tuple(map(cluster_entry, others))
         try:
-            return cls(cluster=cluster_entry(cluster), predicted=dict(predicted or {}), **entries)
+            return cls(cluster=cluster_entry(first), predicted=dict(predicted or {}), **entries)
         except ValidationError as error:
             raise InputError("\n".join(f"plan: {problem_line(e)}" for e in error.errors())) from None
 
     @property
     def cluster_spec(self) -> Cluster:
-        """The cluster as the simulator's object."""
+        """The (first) cluster as the simulator's object."""
         return cluster_of(self.cluster)
+
+    @property
+    def clusters(self) -> tuple[Cluster, ...]:
+        """All clusters, as meshes number them."""
+        return tuple(map(cluster_of, (self.cluster, *self.further_clusters)))
 
     @property
     def microbatch(self) -> int:
@@ -126,12 +145,12 @@ class TrainingPlan(PlanFile, SparseEntry):
 
     def mesh(self, stage: int) -> Mesh:
         """The devices of a stage."""
-        entry = self.meshes[self.stages[stage].mesh]
-        return Mesh(self.cluster_spec, entry.hosts, entry.devices, entry.first_host, entry.first_device)
+        return mesh_of(self.meshes[self.stages[stage].mesh], self.clusters)
 
     def _headline(self) -> str:
         devices = sum(m.hosts * m.devices for m in self.meshes)
-        where = f"{len(self.stages)} stages on {devices} x {self.cluster.device.name}"
+        kinds = " and ".join(entry.device.name for entry in (self.cluster, *self.further_clusters))
+        where = f"{len(self.stages)} stages on {devices} x {kinds}"
         batch = f"{self.schedule}, batch {self.global_batch} in {self.microbatches} microbatches"
         return f"{self.planner.name}: {self.model.name} in {where}, {batch}{self._expected(1)}"
 
@@ -146,7 +165,7 @@ class TrainingPlan(PlanFile, SparseEntry):
         many = (len(cast("list[Any]", x)) if isinstance(x, list | tuple) else 0 for x in (meshes, stages))
         service = piece(ServiceEntry, data.get("service"))
         return service_problems(service, *many) + contradictions(
-            piece(ClusterEntry, data.get("cluster")),
+            (piece(ClusterEntry, data.get("cluster")), *pieces(ClusterEntry, data.get("further_clusters"))),
             pieces(MeshEntry, data.get("meshes")),
             pieces(StageEntry, data.get("stages")),
             pieces(TransferEntry, data.get("transfers")),

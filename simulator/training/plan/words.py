@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from ..result.memory_timeline import in_flight
+from .fallback_words import fallback_lines
 from .graph_words import stage_graph
 from .layers import Block, blocks
 from .program import plan_program
@@ -24,7 +25,7 @@ def explain(plan: TrainingPlan, graph: Graph | None, *, operators: Literal["none
     """What `TrainingPlan.explain` gives."""
     who = plan.planner
     lines = [
-        f"{who.name} {who.version}: {plan.model.name} on {plan.cluster_spec}",
+        f"{who.name} {who.version}: {plan.model.name} on {' + '.join(map(str, plan.clusters))}",
         f"global batch {plan.global_batch}: {_batches(plan)}, {plan.schedule}, {plan.model.dtype}, "
         f"{plan.model.optimizer}",
         *stage_graph(plan).lines(),
@@ -38,6 +39,7 @@ def explain(plan: TrainingPlan, graph: Graph | None, *, operators: Literal["none
     if plan.cost_source:
         lines.append(f"times: {plan.cost_source}")
     lines.append(f"planned in {who.seconds:.3g} s, {who.evaluations} evaluations")
+    lines += fallback_lines(plan, graph)
     if operators != "none":
         lines += ["", *operator_lines(plan, graph, every=operators == "all")]
     return "\n".join(lines)
@@ -68,11 +70,10 @@ def _batches(plan: TrainingPlan) -> str:
 
 def stage_rows(plan: TrainingPlan, graph: Graph | None = None) -> list[Row]:
     """A row for each stage: what it holds, where, how long, how much memory."""
-    memory = plan.cluster_spec.spec.memory_bytes
     rows: list[Row] = []
     before, together = stage_graph(plan).before, _flying(plan)
     for s, stage in enumerate(plan.stages):
-        flying = together[s]
+        flying, memory = together[s], plan.mesh(s).cluster.spec.memory_bytes
         peak = None if flying is None else stage.state_bytes + flying * stage.activation_bytes + stage.work_bytes
         rows.append(
             {
@@ -122,6 +123,7 @@ def predicted_lines(plan: TrainingPlan) -> list[str]:
     """What the planner predicts, the usual metrics in one line, others a line each."""
     rest = {k: x for k, x in plan.predicted.items() if k not in SAID}
     gap, before, now = rest.pop("gap", 0.0), rest.pop("dp_seconds", 0.0), rest.get("seconds", 0.0)
+    memory = " or ".join(bytes_text(n) for n in dict.fromkeys(c.spec.memory_bytes for c in plan.clusters))
     texts: dict[str, Callable[[float], str]] = {
         "seconds": lambda x: f"{seconds_text(x)} an iteration",
         "pflops": lambda x: f"{x:.4g} PFLOP/s",
@@ -129,7 +131,7 @@ def predicted_lines(plan: TrainingPlan) -> list[str]:
         "samples_per_s": lambda x: f"{x:.5g} samples/s",
         "tps": lambda x: f"{seconds_text(x)} a sample on the slowest stage",
         "bubble": lambda x: f"devices idle {x:.1%}",
-        "peak_bytes": lambda x: f"peak {bytes_text(x)} of {bytes_text(plan.cluster_spec.spec.memory_bytes)}",
+        "peak_bytes": lambda x: f"peak {bytes_text(x)} of {memory}",
     }
     simulated = rest.pop("simulated_s", 0.0)
     said = [text(rest.pop(key)) for key, text in texts.items() if key in rest]

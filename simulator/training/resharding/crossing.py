@@ -18,10 +18,9 @@ from typing import Literal
 
 from ....errors import InputError
 from ....reprs import Shown
-from ...cluster import Cluster
 from ...mesh import LogicalMesh
 from ...sharding import ShardingSpec
-from .senders import Candidate, Choice, choose_senders, first_senders
+from .senders import Candidate, Choice, Network, choose_senders, first_senders
 
 __all__ = ["Box", "Gather", "Message", "Method", "Resharding", "gather_seconds", "reshard_across"]
 
@@ -185,7 +184,7 @@ def reshard_across(
         first_senders if method == "first_holder" else choose_senders,
     )  # fmt: skip
     tile_bytes = n_bytes * need.fraction(target.shape)
-    cluster = source.mesh.cluster
+    cluster = source.mesh.network
     far = [(m.source, m.target) for m in messages if cluster.node_of(m.source) != cluster.node_of(m.target)]
     return Resharding(
         method=method,
@@ -257,7 +256,7 @@ def _messages(
     cell_bytes: float,
     source: LogicalMesh,
     fixed: dict[int, int] | None,
-    choose: Callable[[Sequence[Candidate], Cluster], Choice],
+    choose: Callable[[Sequence[Candidate], Network], Choice],
 ) -> tuple[Choice, tuple[Message, ...]]:
     """What is wanted, cut by who has it; `fixed` says the sender of each receiver where that is given."""
     asked: list[Candidate] = []
@@ -277,7 +276,7 @@ def _messages(
                 who = (fixed[target],)
             asked.append(Candidate(target, who, cell_bytes * prod(b - a for a, b in part)))
             boxes.append(part)
-    choice = choose(asked, source.mesh.cluster)
+    choice = choose(asked, source.mesh.network)
     rows = zip(asked, boxes, choice.senders, strict=True)
     return choice, tuple(Message(sender, a.target, box, a.n_bytes) for a, box, sender in rows)
 

@@ -55,7 +55,7 @@ def scaled(way: Resharding, target: LogicalMesh, target_spec: str, factors: Sequ
     """
     grown = np.asarray(factors, dtype=np.float64)
     gather_s = np.array([gather_seconds(way, f * way.n_bytes, target, target_spec) for f in grown.tolist()])
-    cluster, senders = target.mesh.cluster, [m.source for m in way.messages]
+    cluster, senders = target.mesh.network, [m.source for m in way.messages]
 
     def parts(factor: float) -> list[Candidate]:
         return [Candidate(m.target, (m.source,), factor * m.n_bytes) for m in way.messages]
@@ -83,7 +83,8 @@ class Reshardings:
 
     def __call__(self, n_bytes: float, source: LogicalMesh, have: str, target: LogicalMesh, need: str) -> Resharding:
         """The same as `reshard_across`, from the cache if possible."""
-        key, host = _key(n_bytes, source, have, target, need), source.mesh.first_host
+        key = _key(n_bytes, source, have, target, need)
+        host = source.mesh.first_host if source.mesh.part == target.mesh.part else 0  # across clusters: none is moved
         if key not in self._known:
             way = reshard_across(n_bytes, source, have, target, need, method=self._method)
             self._known[key] = way, host
@@ -102,5 +103,9 @@ class Reshardings:
 
 def _key(n_bytes: float, source: LogicalMesh, have: str, target: LogicalMesh, need: str) -> object:
     """The same where two meshes lie to each other alike."""
-    seats = [(m.mesh.hosts, m.mesh.devices, m.mesh.first_device, m.shape) for m in (source, target)]
-    return (*seats, target.mesh.first_host - source.mesh.first_host, n_bytes, have, need)
+    seats = [(m.mesh.hosts, m.mesh.devices, m.mesh.first_device, m.shape, m.mesh.part) for m in (source, target)]
+    if source.mesh.part != target.mesh.part:
+        return (*seats, source.mesh.first_host, target.mesh.first_host, n_bytes, have, need)
+    levels = source.mesh.cluster.levels  # with groups of nodes it matters where the meshes lie
+    at = source.mesh.first_host % levels[-1].nodes if levels else 0
+    return (*seats, target.mesh.first_host - source.mesh.first_host, at, n_bytes, have, need)

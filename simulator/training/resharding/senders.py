@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from ...cluster import Cluster
+from ...cluster import Cluster, JoinedClusters
 
 __all__ = [
     "Candidate",
     "Choice",
+    "Network",
     "choose_senders",
     "first_senders",
     "in_order_seconds",
@@ -17,6 +18,8 @@ __all__ = [
     "phase_seconds",
 ]
 
+Network = Cluster | JoinedClusters
+"""What says how devices are linked."""
 SEARCHED, SEARCHED_PARTS = 5_000, 100
 """Partial choices that are looked at before the search gives up (a few hundredths of a second), and parts that it takes
 on at most. Guesses of patience, as a plan asks for many reshardings; `Choice.exact` says where the search gave up."""
@@ -43,11 +46,12 @@ class Choice:
 Loads = dict[Hashable, float]
 
 
-def choose_senders(parts: Sequence[Candidate], cluster: Cluster) -> Choice:
+def choose_senders(parts: Sequence[Candidate], cluster: Network) -> Choice:
     """Choose senders: greedily by load, largest part first, then by search where a better choice is not ruled out.
 
     All parts are under way at once. A device sends (and receives) one after the other, at the speed of the link; all
-    that crosses a network adapter shares it, in each direction.
+    that crosses a network adapter, or leaves a group of the cluster's levels by its uplinks, shares it, in each
+    direction.
     """
     order = sorted(range(len(parts)), key=lambda k: (-parts[k].n_bytes, len(parts[k].senders), k))
     loads: Loads = {}
@@ -74,13 +78,13 @@ def choose_senders(parts: Sequence[Candidate], cluster: Cluster) -> Choice:
     return Choice(tuple(picked), seconds, complete)
 
 
-def first_senders(parts: Sequence[Candidate], cluster: Cluster) -> Choice:
+def first_senders(parts: Sequence[Candidate], cluster: Network) -> Choice:
     """The first of those who could send each part does, one part after the other: sends and receives that block."""
     picked = tuple(part.senders[0] for part in parts)
     return Choice(picked, in_order_seconds(parts, picked, cluster), False)
 
 
-def in_order_seconds(parts: Sequence[Candidate], senders: Sequence[int], cluster: Cluster) -> float:
+def in_order_seconds(parts: Sequence[Candidate], senders: Sequence[int], cluster: Network) -> float:
     """Seconds until all parts have arrived, each sent once those before it have left its devices and adapters.
 
     Devices work through their sends and receives in the order of `parts`. A part waits for its sender, its receiver and
@@ -95,20 +99,20 @@ def in_order_seconds(parts: Sequence[Candidate], senders: Sequence[int], cluster
     return max(free.values(), default=0.0)
 
 
-def phase_seconds(parts: Sequence[Candidate], senders: Sequence[int], cluster: Cluster) -> float:
+def phase_seconds(parts: Sequence[Candidate], senders: Sequence[int], cluster: Network) -> float:
     """Seconds until all parts have arrived."""
     return max(loads_of(parts, senders, cluster).values(), default=0.0)
 
 
-def loads_of(parts: Sequence[Candidate], senders: Sequence[int], cluster: Cluster) -> Loads:
-    """Seconds for which each device and adapter is busy with all parts."""
+def loads_of(parts: Sequence[Candidate], senders: Sequence[int], cluster: Network) -> Loads:
+    """Seconds for which each device, adapter and uplink is busy with all parts."""
     loads: Loads = {}
     for part, sender in zip(parts, senders, strict=True):
         _add(loads, _added(part, sender, cluster), 1.0)
     return loads
 
 
-def _added(part: Candidate, sender: int, cluster: Cluster) -> list[tuple[Hashable, float]]:
+def _added(part: Candidate, sender: int, cluster: Network) -> list[tuple[Hashable, float]]:
     """What one part adds to the seconds of each device and adapter on its way."""
     link = cluster.link(sender, part.target)
     added: list[tuple[Hashable, float]] = [
@@ -119,6 +123,11 @@ def _added(part: Candidate, sender: int, cluster: Cluster) -> list[tuple[Hashabl
         crossing = part.n_bytes / link.bandwidth_bytes_per_s
         out, into = cluster.adapter_of(sender), cluster.adapter_of(part.target)
         added += [(("adapter out", out), crossing), (("adapter in", into), crossing)]
+        if isinstance(cluster, JoinedClusters):  # they have no levels
+            return added
+        for leaves, enters, bytes_per_s in cluster.uplinks(sender, part.target):
+            crossing = part.n_bytes / bytes_per_s
+            added += [(("uplink out", *leaves), crossing), (("uplink in", *enters), crossing)]
     return added
 
 
@@ -127,7 +136,7 @@ def _add(loads: Loads, added: Sequence[tuple[Hashable, float]], sign: float) -> 
         loads[resource] = loads.get(resource, 0.0) + sign * seconds
 
 
-def _bound(parts: Sequence[Candidate], cluster: Cluster) -> float:
+def _bound(parts: Sequence[Candidate], cluster: Network) -> float:
     """A lower bound on the seconds of every choice.
 
     Each receiver takes every part over the fastest link that could bring it; the load of all senders is spread evenly;
@@ -152,7 +161,7 @@ def _bound(parts: Sequence[Candidate], cluster: Cluster) -> float:
 
 
 def _search(
-    parts: Sequence[Candidate], order: Sequence[int], cluster: Cluster, seconds: float, least: float
+    parts: Sequence[Candidate], order: Sequence[int], cluster: Network, seconds: float, least: float
 ) -> tuple[list[int] | None, bool]:
     """Depth first, cutting what is no better than the best known; whether all was seen."""
     best: list[int] | None = None

@@ -76,8 +76,9 @@ class TrainingResult(Shown):
 
     @cached_property
     def busy_s(self) -> Floats:
-        """Seconds that each mesh computes."""
-        took = self.costs.duration if self.drawn is None else self.times.finish - self.times.start
+        """Seconds that each mesh computes, with what its collectives wait for links that are shared."""
+        steady = self.drawn is None and self.plan.links == "apart"
+        took = self.costs.duration if steady else self.times.finish - self.times.start
         return self._per_mesh(np.where(np.isin(self.program.columns.op, COMPUTING), took, 0.0))
 
     @cached_property
@@ -125,7 +126,8 @@ class TrainingResult(Shown):
     @property
     def mfu(self) -> float:
         """Model FLOPs per second over the peak of the plan's devices."""
-        peak = self.plan.cluster_spec.spec.peak_flops * int(self.devices.sum())
+        peaks = [c.spec.peak_flops for c in self.plan.clusters]
+        peak = sum(peaks[m.cluster] * n for m, n in zip(self.plan.meshes, self.devices.tolist(), strict=True))
         return self.pflops * 1e15 / peak
 
     @property
@@ -138,15 +140,26 @@ class TrainingResult(Shown):
         """Most memory of one device of each mesh."""
         return self.memory().peak
 
+    @cached_property
+    def limit_bytes(self) -> npt.NDArray[np.int64]:
+        """Memory of a device of each mesh."""
+        each = [c.spec.memory_bytes for c in self.plan.clusters]
+        return np.array([each[m.cluster] for m in self.plan.meshes], dtype=np.int64)
+
     @property
     def memory_bytes(self) -> int:
-        """Memory of a device."""
-        return self.plan.cluster_spec.spec.memory_bytes
+        """Memory of a device; of several clusters, of the fullest mesh's."""
+        return int(self.limit_bytes[self.fullest])
 
     @property
     def fits(self) -> bool:
         """Whether every mesh stays within its devices' memory."""
-        return bool(np.all(self.peak_bytes <= self.memory_bytes))
+        return bool(np.all(self.peak_bytes <= self.limit_bytes))
+
+    @property
+    def fullest(self) -> int:
+        """The mesh that takes the largest share of its devices' memory."""
+        return int(np.argmax(self.peak_bytes / self.limit_bytes))
 
     @cached_property
     def in_flight(self) -> npt.NDArray[np.int64]:
@@ -168,7 +181,7 @@ class TrainingResult(Shown):
             [s.state_bytes for s in stages],
             [s.activation_bytes for s in stages],
             [s.work_bytes for s in stages],
-            self.memory_bytes,
+            self.limit_bytes,
             slice_share(self.plan),
         )
 

@@ -30,13 +30,13 @@ class MemoryTimeline(Shown):
     ----------
     seconds, n_bytes : tuple of ndarray
         Steps of the curve, for each mesh.
-    limit_bytes : float
-        Memory of a device.
+    limit_bytes : ndarray
+        Memory of a device of each mesh.
     """
 
     seconds: tuple[Floats, ...]
     n_bytes: tuple[Floats, ...]
-    limit_bytes: float
+    limit_bytes: Floats
 
     @property
     def peak(self) -> Floats:
@@ -59,7 +59,8 @@ class MemoryTimeline(Shown):
         for mesh, (t, n) in enumerate(zip(self.seconds, self.n_bytes, strict=True)):
             colour = CYCLE[mesh % len(CYCLE)]
             axes.step(t, n / GIB, where="post", label=f"mesh {mesh}", color=colour, lw=1.2)
-        axes.axhline(self.limit_bytes / GIB, color=GREY, ls="--", lw=1, label="device")
+        for k, limit in enumerate(np.unique(self.limit_bytes)):
+            axes.axhline(limit / GIB, color=GREY, ls="--", lw=1, label="_" if k else "device")
         axes.set_xlabel("time (s)")
         axes.set_ylabel("memory of a device (GiB)")
         axes.set_ylim(bottom=0)
@@ -74,7 +75,7 @@ def memory_timeline(
     state_bytes: Sequence[float],
     activation_bytes: Sequence[float],
     work_bytes: Sequence[float],
-    limit_bytes: float,
+    limit_bytes: npt.ArrayLike,
     share: Floats | None = None,
 ) -> MemoryTimeline:
     """Memory over time of one iteration.
@@ -91,8 +92,8 @@ def memory_timeline(
         When.
     state_bytes, activation_bytes, work_bytes : sequence of float
         For each stage, on one device: always, per microbatch of its own, while it computes.
-    limit_bytes : float
-        What a device has.
+    limit_bytes : array_like
+        What a device has; of each mesh where they differ.
     share : ndarray, shape (n_microbatches, n_slices), optional
         What each token slice is of the microbatch that `activation_bytes` are of.
     """
@@ -113,7 +114,8 @@ def memory_timeline(
         at = np.column_stack((start[rows], finish[rows])).reshape(-1)
         times.append(np.concatenate(([0.0], at)))
         sizes.append(np.concatenate(([state[mesh]], state[mesh] + np.cumsum(steps))))
-    return MemoryTimeline(tuple(times), tuple(sizes), limit_bytes)
+    limits = np.broadcast_to(np.asarray(limit_bytes, dtype=np.float64), (program.n_meshes,))
+    return MemoryTimeline(tuple(times), tuple(sizes), limits)
 
 
 def in_flight(program: Program) -> npt.NDArray[np.int64]:

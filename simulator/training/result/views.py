@@ -33,8 +33,8 @@ def summary(result: TrainingResult) -> Summary:
             Figure("pflops", result.pflops, "PFLOP/s", "of the model, all devices together"),
             Figure("mfu", result.mfu, "", "model FLOPs over the devices' peak"),
             Figure("communication_s", float(result.communication_s.max(initial=0.0)), "s", "of the mesh with the most"),
-            Figure("peak_bytes", float(result.peak_bytes.max(initial=0.0)), "bytes", "of the fullest device"),
-            Figure("memory_bytes", float(result.memory_bytes), "bytes", "that a device has"),
+            Figure("peak_bytes", float(result.peak_bytes[result.fullest]), "bytes", "of the fullest device"),
+            Figure("memory_bytes", float(result.memory_bytes), "bytes", "that this device has"),
         ],
     )
 

@@ -34,7 +34,7 @@ def explain(result: TrainingResult) -> str:
         flying = "+".join(str(result.in_flight[s]) for s in stages)
         lines.append(
             f"{mesh:>4}  {_short(stages):<10} {shares[0]:>9.1%} {shares[1]:>7.1%} {shares[2]:>7.1%} {flying:>9} "
-            f"{peak / GIB:>9.2f}  {'yes' if peak <= result.memory_bytes else 'NO'}"
+            f"{peak / GIB:>9.2f}  {'yes' if peak <= result.limit_bytes[mesh] else 'NO'}"
         )
     if result.seconds > 0:
         share = result.pipeline_s / result.seconds
@@ -45,7 +45,7 @@ def explain(result: TrainingResult) -> str:
     if predicted and result.seconds > 0:
         lines.append(f"the plan predicted {predicted:.4g} s ({predicted / result.seconds - 1:+.1%})")
     if not result.fits:
-        over = int(np.argmax(result.peak_bytes))
+        over = result.fullest
         lines.append(
             f"mesh {over} needs {result.peak_bytes[over] / GIB:.2f} GiB on each device and has "
             f"{result.memory_bytes / GIB:.2f} GiB: it would run out of memory"
