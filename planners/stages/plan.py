@@ -166,7 +166,7 @@ def _entry(
     for op in graph.operators[bounds[0] : bounds[1]]:
         loop = _samples(op) if stage.devices > 1 else ""
         specs = tuple(_spec(dims, loop) for dims in op.parsed.operands)
-        operators[op.name] = OperatorEntry(axes=(loop, ""), result=_spec(op.parsed.result, loop), operands=specs)
+        operators[op.name] = OperatorEntry.of(op, (loop, ""), _spec(op.parsed.result, loop), specs)
         parameters |= {name: spec for name, spec in zip(op.inputs, specs, strict=True) if name in known}
     return StageEntry(
         mesh=number,

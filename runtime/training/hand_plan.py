@@ -167,11 +167,8 @@ class _Stage:
         for op in graph.operators[self.first : self.last]:
             axes = _dividing(op, self.rule(op), self.shape)
             layouts = [natural(dims, axes, self.shape) for dims in op.parsed.operands]
-            operators[op.name] = OperatorEntry(
-                axes=axes,
-                result=_text(natural(op.parsed.result, axes, self.shape)),
-                operands=tuple(map(_text, layouts)),
-            )
+            result = _text(natural(op.parsed.result, axes, self.shape))
+            operators[op.name] = OperatorEntry.of(op, axes, result, list(map(_text, layouts)))
             for name, layout in zip(op.inputs, layouts, strict=True):
                 if name in known and name not in parameters:
                     cut = _more(layout, graph.tensors[name].shape, self.shape)

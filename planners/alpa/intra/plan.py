@@ -153,7 +153,7 @@ def evaluate(
         for name in compute:
             compute[name] += float(getattr(choices, name)[k])
         a = choices.algorithms[k]
-        operators[op.name] = OperatorEntry(axes=a.axes, result=str(a.result), operands=tuple(map(str, a.operands)))
+        operators[op.name] = OperatorEntry.of(op, a.axes, str(a.result), list(map(str, a.operands)))
         found += _operand_collectives(pricing, model, choice, i)
         found += _own_collectives(pricing, model, choice, i)
     parameters: dict[str, str] = {}

@@ -109,6 +109,8 @@ class Roofline:
             return self._products(on)
         if op.kind == "attention":
             return self._attention(on)
+        if op.kind in ("call", "grouped"):
+            return self._call(on)
         return self._streams(on)
 
     def _products(self, on: Local) -> OperatorTimes:
@@ -159,6 +161,14 @@ class Roofline:
         forward = r.kernel_s + max(flops / (peak * r.flash_forward), moved)
         # 2.5 times: the backward pass has five products where the forward pass has two (it computes the scores again).
         return OperatorTimes(forward, r.kernel_s + max(2.5 * flops / (peak * r.flash_backward), 2 * moved), 0.0)
+
+    def _call(self, on: Local) -> OperatorTimes:
+        """A call of torch, or grouped rows: the longer of its FLOPs and its tensors' bytes; backward twice that."""
+        flops = on.flops / (peak_flops(self.device, on.operator.dtype) * self.rates.matmul * self.rates.sustained)
+        moved = (sum(on.operand_bytes) + on.result_bytes) / self.stream
+        once = self.rates.kernel_s + max(flops, moved)
+        weights = any(on.is_weight(k) for k in range(len(on.operand_bytes)))
+        return OperatorTimes(once, once if weights else 2 * once, once if weights else 0.0)
 
     def _streams(self, on: Local) -> OperatorTimes:
         """Price the operators that only move bytes. What XLA fuses has no kernel of its own and reads nothing twice.

@@ -64,7 +64,7 @@ def write_picture(plan: TrainingPlan, graph: Graph, path: Path) -> Path:
 
 
 def picture_rows(plan: TrainingPlan, graph: Graph) -> list[tuple[str, list[Row]]]:
-    """What the picture shows: for each stage a title and a row for each of its heavy operators."""
+    """What the picture shows: for each stage a title and a row for each of its heavy and its fallback operators."""
     from ....simulator.training.plan.layers import blocks
 
     columns: list[tuple[str, list[Row]]] = []
@@ -75,8 +75,9 @@ def picture_rows(plan: TrainingPlan, graph: Graph) -> list[tuple[str, list[Row]]
                 rows.append((block.name, []))
             for name, plain, entry in block.operators:
                 operator = graph.operators[graph.index[name]]
-                if operator.heavy:
-                    rows.append((plain.partition("*.")[2] or plain, _tensors(graph, operator, entry, stage.logical)))
+                if operator.heavy or entry.fallback:
+                    said = (plain.partition("*.")[2] or plain) + (" (fallback)" if entry.fallback else "")
+                    rows.append((said, _tensors(graph, operator, entry, stage.logical)))
         ids = plan.mesh(s).device_ids
         where = f"{len(ids)} device{'s' if ids[1:] else ''} as {stage.logical[0]} x {stage.logical[1]}"
         columns.append((f"stage {s}: {where}", rows))

@@ -55,9 +55,13 @@ def fall_back(step: Step, target: Any, twin: Mapping[str, Any], growth: Size) ->
     call = said(step, target, twin, growth)
     if any(0 in total(dim) for v in call.operands for dim in v.dims):
         raise step.unknown("reads a tensor without elements")
-    several = len(step.sizes) > 1 or str(target._schema.returns[0].real_type) != "Tensor"
     made = [_result(step, target, call, k) for k in range(len(step.sizes))]
-    return made if several else made[0]
+    return made if _several(step, target) else made[0]
+
+
+def _several(step: Step, target: Any) -> bool:
+    """Whether a call gives a tuple or a list."""
+    return len(step.sizes) > 1 or str(target._schema.returns[0].real_type) != "Tensor"
 
 
 def _functional(target: Any) -> Any:
@@ -80,7 +84,7 @@ def _result(step: Step, target: Any, call: Said, k: int) -> Value:
     unit = math.gcd(*growing, *call.grown)
     name = f"aten.{target._schema.name.partition('::')[2]}.{target._overloadname}"
     attributes: dict[str, Any] = {"target": name, "arguments": json.dumps(call.in_rows(unit or 1))}
-    if k:
+    if _several(step, target):
         attributes["result"] = k
     made = _Making(step, call, unit, k, attributes)
     trial = made.operator(Draft({v.name for v in call.operands}), True, call.operands, Backward((), (), 0.0))

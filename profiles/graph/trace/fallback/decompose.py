@@ -10,8 +10,8 @@ __all__ = ["decomposed"]
 ROUNDS = 3
 """What a call decomposes into may decompose again; nothing that is known takes more rounds."""
 
-WHOLE = frozenset({"gru.input", "lstm.input", "rnn_relu.input", "rnn_tanh.input"})
-"""Calls that are never taken apart: torch would write out every step of the sequence."""
+WHOLE = frozenset({"eye.default", "eye.m", "gru.input", "lstm.input", "rnn_relu.input", "rnn_tanh.input"})
+"""Calls that are never taken apart: torch would write out every step of a sequence, or use types of its own."""
 
 
 def decomposed(program: Any, known: Collection[str], keep: bool) -> Any:
@@ -19,6 +19,8 @@ def decomposed(program: Any, known: Collection[str], keep: bool) -> Any:
 
     With `keep`, a call of which a part would not be known stays as it is: it falls back as a whole.
     """
+    if keep and any(_writes_into_a_part(node) for node in _calls(program)):
+        program = program.run_decompositions({})  # torch writes it as functions, and takes nothing else apart
     kept = set[Any]()
     while True:
         found, strange = _taken_apart(program, known, keep, kept)
@@ -47,8 +49,24 @@ def _taken_apart(program: Any, known: Collection[str], keep: bool, kept: set[Any
         for node in _calls(program):
             sources = node.meta.get("from_node") or ()
             made_of[node.name] = before.get(sources[-1].name) if sources else None
-    left = {made_of.get(node.name) for node in _calls(program) if not _known(node, known)}
+    left = {made_of.get(node.name) for node in _calls(program) if not _known(node, known) or _picks(node)}
     return program, left - {None}
+
+
+def _writes_into_a_part(node: Any) -> bool:
+    """Whether a call writes in place into what is a view of something else."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or not schema.is_mutable or not node.args or not hasattr(node.args[0], "target"):
+        return False
+    made = getattr(node.args[0].target, "_schema", None)
+    return made is not None and any(a.alias_info is not None and not a.alias_info.is_write for a in made.arguments)
+
+
+def _picks(node: Any) -> bool:
+    """Whether a call picks elements by several tensors of indices: what is made of these says less than the whole."""
+    if _name(node).partition(".")[0] not in ("_unsafe_index", "_unsafe_index_put", "index", "index_put"):
+        return False
+    return sum(x is not None for x in node.args[1]) > 1
 
 
 def _calls(program: Any) -> Iterator[Any]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any, cast
 
 from .....errors import InputError
 from .....profiles.graph import Operator
+from .....profiles.graph.aten import filled, read_arguments
 from .....profiles.graph.notation import Dims
 
 __all__ = ["expression", "plain_cut"]
@@ -152,6 +155,46 @@ def _reduction(operator: Operator, names: list[str], cut: tuple[str, str], logic
     return f"{text} / {pieces}" if pieces > 1 else text
 
 
+def _call(operator: Operator, names: list[str], cut: tuple[str, str], logical: tuple[int, int]) -> str:
+    """A call of aten, as it was traced; sizes that grow with the batch are those of this device's rows."""
+    rows = str(operator.attributes.get("rows", ""))
+
+    def place(kind: str, what: Any) -> Verbatim:
+        if kind == "operand":
+            return Verbatim(names[what])
+        if kind == "complex":
+            raise _cannot(operator, "reads complex numbers")
+        if kind == "rows":
+            return Verbatim(what * operator.sizes[rows] // _pieces([rows], cut, logical))
+        return Verbatim(f"{names[0]}.dtype" if str(what).startswith(("float", "bfloat")) else f"torch.{what}")
+
+    said = read_arguments(str(operator.attributes["arguments"]))
+    texts = [f"{key}={Verbatim.of(filled(value, place))}" for key, value in said.items()]
+    text = f"torch.ops.{operator.attributes['target']}({', '.join(texts)})"
+    return f"{text}[{operator.attributes['result']}]" if "result" in operator.attributes else text
+
+
+class Verbatim(str):
+    """Text of a program, which `repr` leaves as it is."""
+
+    def __new__(cls, text: object) -> Verbatim:
+        return super().__new__(cls, str(text))
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    @classmethod
+    def of(cls, value: Any) -> Verbatim:
+        """The text of a value that may hold others."""
+        if isinstance(value, float) and not math.isfinite(value):
+            return cls(f'float("{value}")')
+        if isinstance(value, list):
+            return cls(f"[{', '.join(cls.of(x) for x in cast('list[Any]', value))}]")
+        return cls(repr(value))
+
+
 def _pieces(loops: list[str], cut: tuple[str, str], logical: tuple[int, int]) -> int:
     return (logical[0] if cut[0] in loops else 1) * (logical[1] if cut[1] in loops else 1)
 
@@ -166,6 +209,7 @@ WRITERS: Mapping[str, Callable[[Operator, list[str], tuple[str, str], tuple[int,
         "embedding": _embedding,
         "loss": _loss,
         "reduction": _reduction,
+        "call": _call,
     }
 )
 """Kind -> what writes it."""
