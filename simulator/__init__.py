@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from .serving import Batching, SimulationResult, simulate
     from .serving.plan.file import Plan
     from .timeline import Timeline
+    from .topology import Level
 
 __all__ = [
     "Batching",
     "Cluster",
     "Group",
+    "Level",
     "ParallelConfig",
     "Placement",
     "PlacementSchedule",
@@ -35,6 +37,7 @@ __all__ = [
 
 _ORIGINS = {
     "Cluster": "cluster",
+    "Level": "topology",
     **dict.fromkeys(("Group", "ParallelConfig", "Placement", "PlacementSchedule"), "placement"),
     **dict.fromkeys(("Batching", "SimulationResult", "simulate"), "serving"),
     "Plan": "serving.plan.file",
@@ -42,6 +45,6 @@ _ORIGINS = {
 }
 _ROOMS = (
     "cluster", "failures", "llm", "mesh", "metrics", "placement", "plan", "serving", "sharing", "summary", "timeline",
-    "training",
+    "topology", "training",
 )  # fmt: skip
 __getattr__, __dir__ = later(__name__, _ORIGINS, _ROOMS)

@@ -198,7 +198,7 @@ class JoinedClusters(Shown):
         before = sum(c.nodes * c.adapters(c.devices_per_node) for c in self.clusters[:part])
         return before + self.clusters[part].adapter_of(device - self.first_device(part))
 
-    def uplinks(self, a: int, b: int) -> Iterator[tuple[Uplink, Uplink, float]]:  # noqa: ARG002
+    def uplinks(self, a: int, b: int) -> Iterator[tuple[Uplink, Uplink, float]]:
         """None: a cluster among others has no levels."""
         return iter(())
 

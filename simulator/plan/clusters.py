@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from ...profiles.devices import DEVICES
 from ...profiles.hardware import DeviceSpec, LinkSpec
 from ..cluster import Cluster
-from .entries import ClusterEntry, DeviceEntry
+from ..topology import Level
+from .entries import ClusterEntry, DeviceEntry, LevelEntry
 
 __all__ = ["cluster_entry", "cluster_of"]
 
@@ -19,7 +22,8 @@ def cluster_entry(cluster: Cluster) -> ClusterEntry:
         intra_node=(spec.intra_node.bandwidth_bytes_per_s, spec.intra_node.latency_s),
         inter_node=(spec.inter_node.bandwidth_bytes_per_s, spec.inter_node.latency_s),
     )
-    return ClusterEntry(nodes=cluster.nodes, devices_per_node=cluster.devices_per_node, device=device)
+    levels = tuple(LevelEntry(**asdict(level)) for level in cluster.levels)
+    return ClusterEntry(nodes=cluster.nodes, devices_per_node=cluster.devices_per_node, device=device, levels=levels)
 
 
 def cluster_of(entry: ClusterEntry) -> Cluster:
@@ -29,4 +33,5 @@ def cluster_of(entry: ClusterEntry) -> Cluster:
         fields[link] = LinkSpec(*fields[link])
     spec = DeviceSpec(**fields)
     shipped = DEVICES.get(spec.name) == spec
-    return Cluster(entry.nodes, entry.devices_per_node, spec.name if shipped else spec)
+    levels = tuple(Level(**level.model_dump()) for level in entry.levels)
+    return Cluster(entry.nodes, entry.devices_per_node, spec.name if shipped else spec, levels)

@@ -26,6 +26,7 @@ __all__ = [
     "DeviceEntry",
     "Entry",
     "GroupEntry",
+    "LevelEntry",
     "ModelEntry",
     "Name",
     "PlannerEntry",
@@ -64,7 +65,8 @@ class SparseEntry(Entry):
     @model_serializer(mode="wrap")
     def _said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields, written = type(self).model_fields, cast("dict[str, Any]", handler(self))
-        kept = {k for k in fields if k not in self.rare or getattr(self, k) != fields[k].default}
+        usual = {k: fields[k].get_default(call_default_factory=True) for k in self.rare}
+        kept = {k for k in fields if k not in self.rare or getattr(self, k) != usual[k]}
         return {k: value for k, value in written.items() if k in kept}
 
 
@@ -88,12 +90,24 @@ class DeviceEntry(Entry):
     watts: float = Field(default=0.0, ge=0, description="most power that the board takes; 0: unknown")
 
 
-class ClusterEntry(Entry):
+class LevelEntry(Entry):
+    """A level of the cluster's network: groups of nodes, and their uplinks."""
+
+    nodes: int = Field(gt=0, description="nodes of a group")
+    oversubscription: float = Field(default=1.0, ge=1, description="what a group's adapters send over its uplinks'")
+    latency_s: Seconds | None = Field(default=None, description="of a message that leaves a group; else adapters'")
+    rails: bool = Field(default=False, description="whether each place among a node's adapters has its own switch")
+
+
+class ClusterEntry(SparseEntry):
     """The cluster that was planned for."""
+
+    rare: ClassVar[frozenset[str]] = frozenset({"levels"})
 
     nodes: int = Field(gt=0)
     devices_per_node: int = Field(gt=0)
     device: DeviceEntry
+    levels: tuple[LevelEntry, ...] = Field(default=(), description="what joins the nodes, from the inside out")
 
 
 class StageEntry(Entry):

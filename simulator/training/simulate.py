@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 from ...errors import InputError
+from .engines import engine_of
 from .plan.file import TrainingPlan
 from .plan.links import plan_links, plan_timing
 from .plan.program import plan_program
@@ -16,6 +17,7 @@ from .varying.drawn import Drawn
 __all__ = ["simulate_training"]
 
 Engine = Literal["compiled", "simpy"]
+Links = Literal["apart", "shared"]
 
 
 def simulate_training(
@@ -24,6 +26,7 @@ def simulate_training(
     engine: Engine = "compiled",
     resharding: Method | None = None,
     overlap: bool | None = None,
+    links: Links | None = None,
     drawn: Drawn | None = None,
 ) -> TrainingResult:
     """Simulate one iteration of a training plan.
@@ -38,6 +41,8 @@ def simulate_training(
         Resharding method, to use instead of the plan's.
     overlap : bool, optional
         Whether transfers overlap computation, instead of what the plan says.
+    links : {"apart", "shared"}, optional
+        Whether collectives and messages on one link slow each other, instead of what the plan says.
     drawn : Drawn, optional
         Factors by which times vary (`varying.drawn.draw_times`); without them all take what the plan says.
 
@@ -56,11 +61,11 @@ def simulate_training(
         raise InputError(f"simulate_training: engine: expected compiled or simpy (got {engine!r})")
     if resharding is not None and resharding not in get_args(Method):
         raise InputError(f"simulate_training: resharding: expected {', '.join(get_args(Method))} (got {resharding!r})")
+    if links is not None and links not in get_args(Links):
+        raise InputError(f"simulate_training: links: expected apart or shared (got {links!r})")
+    changed = plan if links in (None, plan.links) else plan.model_copy(update={"links": links})
     program = plan_program(plan)
-    links = plan_links(plan, resharding)
-    costs = prepared(program, plan_timing(plan, links, overlap))
-    if engine == "compiled":
-        from .compiled import run_compiled as run
-    else:
-        from .reference import run_reference as run
-    return TrainingResult(plan, engine, program, links, costs, run(program, costs, drawn), drawn)
+    ways = plan_links(plan, resharding)
+    costs = prepared(program, plan_timing(plan, ways, overlap))
+    times = engine_of(changed, program, ways, costs, engine)(drawn)
+    return TrainingResult(changed, engine, program, ways, costs, times, drawn)

@@ -79,7 +79,8 @@ def test_busy_is_what_a_link_needs_for_the_bytes():
     view = Mesh(c, 8, 8).view((8, 8))
     busy = view.busy("all_reduce", 1e9, (0,))
     near = SPEC.intra_node.bandwidth_bytes_per_s
-    assert busy == pytest.approx([COLLECTIVES["all_reduce"](1e9, AxisLink(8, b, 0.0)) for b in (near, BETA, 4 * BETA / 8)])
+    rates = (near, BETA, 4 * BETA / 8)
+    assert busy == pytest.approx([COLLECTIVES["all_reduce"](1e9, AxisLink(8, rate, 0.0)) for rate in rates])
     assert max(busy) == pytest.approx(view.seconds("all_reduce", 1e9, (0,)) - 14 * ALPHA)
     assert view.busy("all_reduce", 1e9, (1,))[1:] == (0.0, 0.0)
 

@@ -65,9 +65,28 @@ class TrainingClusterCase(_Part):
     link_scale: Annotated[Factor, CIRCUMSTANCE] = Field(
         default=1.0, description="factor that multiplies the bandwidth of all links"
     )
+    rack_nodes: Devices | None = Field(
+        default=None, description="number of nodes that a switch joins; else all of them reach each other at full rate"
+    )
+    oversubscription: Annotated[float, Field(ge=1, le=MAX_FACTOR)] = Field(
+        default=1.0, description="ratio of what a rack's network adapters send to what its uplinks carry"
+    )
+    rails: bool = Field(
+        default=False, description="whether the k-th adapters of a rack's nodes have a switch of their own"
+    )
+    shared_links: bool = Field(
+        default=False, description="whether collectives and messages on one link slow each other"
+    )
     price_per_hour: Annotated[float | None, CIRCUMSTANCE] = Field(
         default=None, ge=0, le=MAX_PRICE, description="price of one device-hour; else the type's"
     )
+
+    @model_validator(mode="after")
+    def _racks(self) -> TrainingClusterCase:
+        if self.rack_nodes is None and (self.rails or self.oversubscription > 1):
+            said = "rails" if self.rails else "oversubscription"
+            raise ValueError(f"{said}: of which racks? Give rack_nodes, too")
+        return self
 
     @property
     def device_memory(self) -> int:

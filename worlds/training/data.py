@@ -14,9 +14,10 @@ from ...files import readable
 from ...planners.training import CONFIGURATION_SEARCH, TRAINING_PLANNERS, planner_options
 from ...profiles.hardware import LinkSpec, device
 from ...simulator.cluster import Cluster
+from ...simulator.topology import Level
 from ...wording import nearest
 from ..words import under
-from .case import TrainingCase
+from .case import TrainingCase, TrainingClusterCase
 from .long_run import check_failing, graph_bytes, shape_bytes
 
 if TYPE_CHECKING:
@@ -111,7 +112,42 @@ def cluster_of(case: TrainingCase) -> Cluster:
         intra_node=_link(spec.intra_node, c.intra_node_bandwidth, c.link_scale),
         inter_node=_link(spec.inter_node, c.inter_node_bandwidth, c.link_scale),
     )
-    return Cluster(c.devices // per_node, per_node, c.device if changed == spec else changed)
+    levels = () if c.rack_nodes is None else (Level(c.rack_nodes, c.oversubscription, rails=c.rails),)
+    return Cluster(c.devices // per_node, per_node, c.device if changed == spec else changed, levels)
+
+
+def further_clusters_of(case: TrainingCase) -> tuple[Cluster, ...]:
+    """The clusters that `cluster.also` says."""
+    found: list[Cluster] = []
+    for one in filter(None, (text.strip() for text in case.cluster.also.split(","))):
+        sizes, name = one.split("x")[:2], one.split("x", 2)[-1]
+        if not (len(sizes) == 2 and sizes[0].isdigit() and sizes[1].isdigit()):
+            sizes, name = sizes[:1], one.partition("x")[2]
+        if not name or not all(n.isdigit() and int(n) for n in sizes):
+            raise InputError(
+                f"expected devices x type, such as 4xv100-16gb, or nodes x devices x type, such as 2x8xv100-16gb "
+                f"(got {one!r})"
+            )
+        c = case.cluster
+        part = TrainingClusterCase(
+            devices=int(sizes[-1]) * (int(sizes[0]) if sizes[1:] else 1), device=name, link_scale=c.link_scale,
+            devices_per_node=int(sizes[-1]) if sizes[1:] else c.devices_per_node,
+        )  # fmt: skip
+        found.append(cluster_of(case.model_copy(update={"cluster": part})))
+    return tuple(found)
+
+
+def _check_further(case: TrainingCase) -> None:
+    """Refuse what goes with one cluster only."""
+    further_clusters_of(case)
+    for wrong, what in (
+        (case.planner.name != ALPA, f"planner {case.planner.name} plans for one cluster; take {ALPA}"),
+        (case.cluster.rack_nodes is not None, "several clusters go without rack_nodes; leave one of them out"),
+        (case.cluster.links == "shared", "several clusters go with links apart only"),
+        (case.failures.some, "failures are simulated of one cluster only; leave mtbf and node_mtbf out"),
+    ):
+        if wrong:
+            raise InputError(what)
 
 
 def _link(link: LinkSpec, bandwidth: float | None, factor: float) -> LinkSpec:

@@ -11,7 +11,7 @@ from ...errors import InfeasibleError, InputError
 from ...planners.training import training_planner
 from ...simulator.training import TrainingPlan, TrainingResult, simulate_training
 from .case import TrainingCase
-from .data import TrainingData, cluster_of, is_search, model_key
+from .data import TrainingData, cluster_of, further_clusters_of, is_search, model_key
 
 if TYPE_CHECKING:
     from ...planners.megatron import SearchOptions, SearchResult
@@ -63,7 +63,8 @@ def plan(case: TrainingCase, data: TrainingData, progress: Progress | None = Non
     LimitError
         If a limit ended the search.
     """
-    return _planned(_Asked(_seen(case), case, data, progress))
+    made = _planned(_Asked(_seen(case), case, data, progress))
+    return made.model_copy(update={"links": "shared"}) if case.cluster.shared_links else made
 
 
 def solve(case: TrainingCase, data: TrainingData) -> TrainingSolved:
@@ -115,6 +116,14 @@ def _planned(asked: _Asked) -> TrainingPlan:
     case, data = asked.case, asked.data
     if is_search(case):
         return _searched(case, data, asked.progress)
+    if case.cluster.also:
+        from ...planners.alpa import plan_heterogeneous
+
+        return plan_heterogeneous(
+            data.graph_of(case), [cluster_of(case), *further_clusters_of(case)],
+            global_batch=case.workload.global_batch, microbatches=case.workload.microbatches,
+            options=data.options_of(case), progress=asked.progress,
+        )  # fmt: skip
     made = training_planner(case.planner.name)(
         data.graph_of(case), cluster_of(case), global_batch=case.workload.global_batch,
         microbatches=case.workload.microbatches, options=data.options_of(case), progress=asked.progress,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal
 
-from ....simulator.mesh import Collective
-from ....simulator.training.plan.entries import OperatorEntry
+from ....simulator.mesh import Collective, LogicalMesh
+from ....simulator.training.plan.entries import OperatorEntry, TrafficOf
 from .algorithms import Phase
 from .pricing import Pricing
 from .sharding.reshard import Resharding, reshard
@@ -83,6 +84,8 @@ class IntraPlan:
         Optimal: the gap is at most 1e-9.
     solver_s : float
         Time that solving took, seconds.
+    traffic : mapping of str to tuple of float
+        Pass, reduce and update -> seconds for which the collectives of each keep links busy, as in `StageEntry`.
     """
 
     first: int
@@ -107,6 +110,9 @@ class IntraPlan:
     bound: float
     status: Literal["optimal", "feasible"]
     solver_s: float = field(compare=False, default=0.0)
+    traffic: Mapping[TrafficOf, tuple[float, ...]] = field(
+        compare=False, default_factory=dict[TrafficOf, tuple[float, ...]]
+    )
 
     @property
     def gap(self) -> float:
@@ -205,7 +211,24 @@ def evaluate(
         bound=min(bound, objective),
         status=status,
         solver_s=solver_s,
+        traffic=_traffic(found, pricing.mesh),
     )
+
+
+_PASSES: Mapping[Phase, TrafficOf] = MappingProxyType(
+    {"forward": "forward", "backward": "backward_input", "reduce": "reduce", "update": "update"}
+)
+"""The pass whose seconds hold the collectives of a phase."""
+
+
+def _traffic(found: Sequence[PlannedCollective], mesh: LogicalMesh) -> dict[TrafficOf, tuple[float, ...]]:
+    """Seconds for which the collectives of each pass keep links busy; passes without any are left out."""
+    sums: dict[TrafficOf, list[float]] = {}
+    for c in found:
+        busy = mesh.busy(c.collective, c.n_bytes, c.axes)
+        mine = sums.setdefault(_PASSES[c.phase], [0.0] * len(busy))
+        sums[_PASSES[c.phase]] = [a + b for a, b in zip(mine, busy, strict=True)]
+    return {name: tuple(busy) for name, busy in sums.items() if any(busy)}
 
 
 def memory(model: StageModel, choice: Sequence[int]) -> tuple[float, float, float]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ....errors import InputError
 from ...cluster import Cluster
 from .rates import DeviceRates
 
@@ -56,6 +57,8 @@ class GroupLinks:
     @classmethod
     def of(cls, cluster: Cluster, rates: DeviceRates, size: Any, stride: Any, groups: Any = None) -> GroupLinks:
         """Groups of `size` devices that are `stride` apart; `groups` of them lie side by side (by default `stride`)."""
+        if cluster.levels:
+            raise InputError(f"estimate: {cluster} has levels, of which closed forms know nothing; leave them out")
         n, step = np.broadcast_arrays(np.asarray(size, dtype=float), np.asarray(stride, dtype=float))
         near, far = cluster.spec.intra_node, cluster.spec.inter_node
         per_node = cluster.devices_per_node

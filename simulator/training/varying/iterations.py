@@ -13,7 +13,7 @@ from ....errors import InputError
 from ....profiles.spread import Spread
 from ....reprs import Shown
 from ....seeds import generator
-from ..compiled import run_compiled
+from ..engines import engine_of
 from ..plan.file import TrainingPlan
 from ..plan.links import plan_links, plan_timing
 from ..plan.program import plan_program
@@ -137,10 +137,12 @@ def simulate_iterations(
     """
     repeats, times = repeats or Repeats(), times or plan_times(plan)
     program = plan_program(plan)
-    costs = prepared(program, plan_timing(plan, plan_links(plan)))
+    links = plan_links(plan)
+    costs = prepared(program, plan_timing(plan, links))
+    timed = engine_of(plan, program, links, costs, "compiled")
 
     def seconds(drawn: Drawn | None = None) -> float:
-        found = run_compiled(program, costs, drawn)
+        found = timed(drawn)
         arrived = found.arrived[~np.isnan(found.arrived)]
         return float(max(found.finish.max(initial=0.0), arrived.max(initial=0.0)))
 

@@ -40,9 +40,8 @@ def made(stages, meshes, transfers=(), cluster=CLUSTER, **fields):
         "model": ModelEntry(name="hand-made"), "global_batch": 1, "microbatches": 1, "schedule": "inference",
         "planner": PlannerEntry(name="by hand"), "links": "shared",
     }  # fmt: skip
-    return TrainingPlan.of(
-        cluster, **{**entries, "meshes": tuple(meshes), "stages": tuple(stages), "transfers": tuple(transfers), **fields}
-    )
+    entries |= {"meshes": tuple(meshes), "stages": tuple(stages), "transfers": tuple(transfers)}
+    return TrainingPlan.of(cluster, **{**entries, **fields})
 
 
 def hop(source, target, n_bytes, spec="S1R"):

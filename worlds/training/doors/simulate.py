@@ -40,7 +40,7 @@ def simulated(asked: Asked) -> Answer:
     options = cast(SimulateOptions, asked.options)
     results: dict[str, TrainingResult] = {}
     for path, file in asked.plans.items():
-        plan = _scheduled(cast(TrainingPlan, file), options.schedule)
+        plan = _linked(_scheduled(cast(TrainingPlan, file), options.schedule), options)
         graph = known_graph(plan, Path(path)) if plan.slices else None
         if graph is not None:
             check_slices(plan, graph)
@@ -91,11 +91,19 @@ def _scheduled(plan: TrainingPlan, schedule: str | None) -> TrainingPlan:
         ) from None
 
 
+def _linked(plan: TrainingPlan, options: SimulateOptions) -> TrainingPlan:
+    """The plan with links and buckets as they are asked for."""
+    said = {name: getattr(options, name) for name in ("links", "buckets")}
+    changed = {name: value for name, value in said.items() if value is not None and value != getattr(plan, name)}
+    return plan.model_copy(update=changed) if changed else plan
+
+
 def _document(path: str, result: TrainingResult) -> dict[str, Any]:
     return {
         "plan": path,
         "engine": result.engine,
         "schedule": result.plan.schedule,
+        "links": result.plan.links,
         "seconds": result.seconds,
         "samples_per_s": result.samples_per_s,
         "pflops": result.pflops,

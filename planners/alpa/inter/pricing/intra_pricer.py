@@ -132,6 +132,7 @@ def stage_plan(plan: IntraPlan) -> StagePlan:
         parameters=plan.parameters,
         optimizer_states=plan.optimizer_states,
         collectives=plan.counts,
+        traffic=plan.traffic,
         gap=plan.gap,
     )
 

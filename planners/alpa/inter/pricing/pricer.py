@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 from .....profiles.graph import Graph
 from .....simulator.cluster import Cluster
 from .....simulator.mesh import LogicalMesh, Mesh
-from .....simulator.training.plan.entries import OperatorEntry
+from .....simulator.training.plan.entries import OperatorEntry, TrafficOf
 from ..clustering import Layer
 from ..shapes import logical_shapes
 from .table import Prices, StageConfig, StageTable
@@ -33,7 +33,7 @@ class StagePlan:
         Seconds, once an iteration.
     state_bytes, activation_bytes, work_bytes : float
         Bytes on one device.
-    operators, parameters, optimizer_states, collectives : mapping
+    operators, parameters, optimizer_states, collectives, traffic : mapping
         As in `StageEntry`.
     inputs : mapping
         Spec in which each value from another stage arrives.
@@ -54,6 +54,7 @@ class StagePlan:
     parameters: Mapping[str, str] = field(default_factory=dict[str, str])
     optimizer_states: Mapping[str, str] = field(default_factory=dict[str, str])
     collectives: Mapping[str, int] = field(default_factory=dict[str, int])
+    traffic: Mapping[TrafficOf, tuple[float, ...]] = field(default_factory=dict[TrafficOf, tuple[float, ...]])
     gap: float = 0.0
 
 

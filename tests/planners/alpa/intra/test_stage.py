@@ -160,6 +160,12 @@ def test_accounts_of_whole_models(name, shape, options):
     assert plan.compute_s + plan.communication_s == pytest.approx(plan.seconds, rel=1e-9)
     assert sum(plan.counts.values()) == len(plan.collectives)
     assert set(plan.operators) == {op.name for op in graph.operators}
+    # Links are busy for as long as collectives take, but for latencies; devices of a node have their ports.
+    phases = {"forward": "forward", "backward_input": "backward", "reduce": "reduce", "update": "update"}
+    for name, busy in plan.traffic.items():
+        seconds = sum(c.seconds for c in plan.collectives if c.phase == phases[name])
+        assert 0.0 < max(busy) <= seconds * (1 + 1e-9)
+    assert {phases[name] for name in plan.traffic} == {c.phase for c in plan.collectives if c.seconds > 0}
     if options.zero == 3:  # every weight that can be is cut along all axes
         for tensor in graph.parameters:
             specs = spec_set(tensor.shape, shape)

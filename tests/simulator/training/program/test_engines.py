@@ -12,6 +12,7 @@ from meshwright.simulator.training.result.memory_timeline import memory_timeline
 from meshwright.simulator.training.timing import prepared
 from random_programs import cases
 
+
 @given(cases())
 @settings(max_examples=examples(50, anew=150), deadline=None)
 def test_both_engines_say_the_same(case):

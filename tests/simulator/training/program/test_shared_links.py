@@ -91,9 +91,7 @@ def test_rates_are_fair(uses):
     for use, rate in zip(uses, rates, strict=True):
         if rate < 1.0:
             full = [link for link in use if asked[link] >= 1.0 - 1e-8]
-            assert any(
-                all(r <= rate + 1e-8 for u, r in zip(uses, rates, strict=True) if link in u) for link in full
-            )
+            assert any(all(r <= rate + 1e-8 for u, r in zip(uses, rates, strict=True) if link in u) for link in full)
 
 
 @pytest.mark.parametrize("run", ENGINES)
