@@ -64,6 +64,8 @@ def simulate_training(
     if links is not None and links not in get_args(Links):
         raise InputError(f"simulate_training: links: expected apart or shared (got {links!r})")
     changed = plan if links in (None, plan.links) else plan.model_copy(update={"links": links})
+    if changed.links == "shared" and plan.further_clusters:
+        raise InputError("simulate_training: links: shared links go with one cluster only; leave them apart")
     program = plan_program(plan)
     ways = plan_links(plan, resharding)
     costs = prepared(program, plan_timing(plan, ways, overlap))

@@ -21,7 +21,7 @@ from meshwright.studies.questions import cheapest
 from meshwright.worlds.fields import set_fields
 from meshwright.worlds.outcome import Outcome
 from meshwright.worlds.training.case import TrainingCase
-from meshwright.worlds.training.data import cluster_of
+from meshwright.worlds.training.clusters import cluster_of
 from meshwright.worlds.training.solve import plan, solve
 from meshwright.worlds.training.world import WORLD
 from pydantic import ValidationError

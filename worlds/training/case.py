@@ -62,6 +62,12 @@ class TrainingClusterCase(_Part):
     inter_node_bandwidth: Bandwidth | None = Field(
         default=None, description="network adapter of a node, bytes per second, such as 200 Gbit/s; else the type's"
     )
+    also: str = Field(
+        default="",
+        description="further clusters, of other devices, that a plan uses too: devices x type, such as 4xv100-16gb, or "
+        "nodes x devices x type, such as 2x8xv100-16gb; several with commas; joined by the slower one's network; "
+        "planner alpa",
+    )
     link_scale: Annotated[Factor, CIRCUMSTANCE] = Field(
         default=1.0, description="factor that multiplies the bandwidth of all links"
     )

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...errors import InputError
 from ...files import readable
 from ...planners.training import CONFIGURATION_SEARCH, TRAINING_PLANNERS, planner_options
-from ...profiles.hardware import LinkSpec, device
-from ...simulator.cluster import Cluster
-from ...simulator.topology import Level
+from ...profiles.hardware import device
 from ...wording import nearest
 from ..words import under
-from .case import TrainingCase, TrainingClusterCase
+from .case import TrainingCase
+from .clusters import check_further, cluster_of
 from .long_run import check_failing, graph_bytes, shape_bytes
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from ...profiles.llm import KernelTables
     from ...simulator.training import TransformerShape
 
-__all__ = ["PLANNERS", "TrainingData", "cluster_of", "is_search", "load_data", "model_key"]
+__all__ = ["PLANNERS", "TrainingData", "is_search", "load_data", "model_key"]
 
 PLANNERS = (*TRAINING_PLANNERS, CONFIGURATION_SEARCH)
 """Names of the planners."""
@@ -97,64 +96,6 @@ def model_key(case: TrainingCase) -> str:
     return json.dumps([case.model, sizes, case.workload.sequence])
 
 
-def cluster_of(case: TrainingCase) -> Cluster:
-    """The devices: full nodes, or where these do not come out even the largest equal nodes."""
-    c = case.cluster
-    per_node = next(n for n in range(min(c.devices, c.devices_per_node), 0, -1) if c.devices % n == 0)
-    spec = device(c.device)
-    memory, speed = c.device_memory, case.speed.get(c.device, 1.0)
-    changed = replace(
-        spec,
-        memory_bytes=memory,
-        usable_memory_bytes=min(spec.usable_memory_bytes, memory),
-        peak_flops=spec.peak_flops * speed,
-        memory_bandwidth_bytes_per_s=spec.memory_bandwidth_bytes_per_s * speed,
-        intra_node=_link(spec.intra_node, c.intra_node_bandwidth, c.link_scale),
-        inter_node=_link(spec.inter_node, c.inter_node_bandwidth, c.link_scale),
-    )
-    levels = () if c.rack_nodes is None else (Level(c.rack_nodes, c.oversubscription, rails=c.rails),)
-    return Cluster(c.devices // per_node, per_node, c.device if changed == spec else changed, levels)
-
-
-def further_clusters_of(case: TrainingCase) -> tuple[Cluster, ...]:
-    """The clusters that `cluster.also` says."""
-    found: list[Cluster] = []
-    for one in filter(None, (text.strip() for text in case.cluster.also.split(","))):
-        sizes, name = one.split("x")[:2], one.split("x", 2)[-1]
-        if not (len(sizes) == 2 and sizes[0].isdigit() and sizes[1].isdigit()):
-            sizes, name = sizes[:1], one.partition("x")[2]
-        if not name or not all(n.isdigit() and int(n) for n in sizes):
-            raise InputError(
-                f"expected devices x type, such as 4xv100-16gb, or nodes x devices x type, such as 2x8xv100-16gb "
-                f"(got {one!r})"
-            )
-        c = case.cluster
-        part = TrainingClusterCase(
-            devices=int(sizes[-1]) * (int(sizes[0]) if sizes[1:] else 1), device=name, link_scale=c.link_scale,
-            devices_per_node=int(sizes[-1]) if sizes[1:] else c.devices_per_node,
-        )  # fmt: skip
-        found.append(cluster_of(case.model_copy(update={"cluster": part})))
-    return tuple(found)
-
-
-def _check_further(case: TrainingCase) -> None:
-    """Refuse what goes with one cluster only."""
-    further_clusters_of(case)
-    for wrong, what in (
-        (case.planner.name != ALPA, f"planner {case.planner.name} plans for one cluster; take {ALPA}"),
-        (case.cluster.rack_nodes is not None, "several clusters go without rack_nodes; leave one of them out"),
-        (case.cluster.links == "shared", "several clusters go with links apart only"),
-        (case.failures.some, "failures are simulated of one cluster only; leave mtbf and node_mtbf out"),
-    ):
-        if wrong:
-            raise InputError(what)
-
-
-def _link(link: LinkSpec, bandwidth: float | None, factor: float) -> LinkSpec:
-    wide = link.bandwidth_bytes_per_s if bandwidth is None else bandwidth
-    return LinkSpec(wide * factor, link.latency_s)
-
-
 def load_data(cases: Sequence[TrainingCase], folder: Path) -> TrainingData:
     """Load what cases name.
 
@@ -182,6 +123,8 @@ def load_data(cases: Sequence[TrainingCase], folder: Path) -> TrainingData:
 
     for case in cases:
         tried("cluster", lambda c=case: cluster_of(c))
+        if case.cluster.also:
+            tried("cluster.also", lambda c=case: check_further(c))
         for name in case.speed:
             tried("speed", lambda n=name: device(n))
         if tried("planner.name", lambda c=case: _known(c.planner.name)) is None:
@@ -276,6 +219,7 @@ def _graph(case: TrainingCase, folder: Path, data: TrainingData) -> Graph:
 
 def _named(case: TrainingCase, folder: Path, data: TrainingData) -> Graph:
     from ...profiles.graph import build_graph, in_zoo
+    from ...profiles.graph.hf import is_hf
     from ...profiles.graph.named import graph_of
 
     sizes = dict(case.shape.said)
@@ -283,6 +227,8 @@ def _named(case: TrainingCase, folder: Path, data: TrainingData) -> Graph:
         sizes["seq"] = case.workload.sequence
     if in_zoo(case.model):
         return build_graph(case.model, sizes=sizes) if sizes else graph_of(case.model, "model")
+    if is_hf(case.model):
+        return _of_hugging_face(case, folder, data)
     file, colon, function = case.model.rpartition(":") if ".py:" in case.model else (case.model, "", "")
     found = graph_of(f"{folder / file}{colon}{function}", "model") if (folder / file).is_file() else graph_of(
         case.model, "model"
@@ -290,6 +236,19 @@ def _named(case: TrainingCase, folder: Path, data: TrainingData) -> Graph:
     if sizes:
         what = "workload.sequence" if "seq" in sizes else f"shape.{next(iter(sizes))}"
         raise InputError(f"{what}: {case.model} has sizes of its own; take a model of the zoo, or change the file")
+    data.digests[case.model] = hashlib.sha256(found.to_json().encode()).hexdigest()
+    return found
+
+
+def _of_hugging_face(case: TrainingCase, folder: Path, data: TrainingData) -> Graph:
+    """The graph of a configuration, at the case's length of a sample."""
+    from ...profiles.graph.hf import located, with_sequence
+    from ...profiles.graph.named import graph_of
+
+    if case.shape.said:
+        what = next(iter(case.shape.said))
+        raise InputError(f"shape.{what}: {case.model} has sizes of its own; change the configuration")
+    found = graph_of(located(with_sequence(case.model, case.workload.sequence), folder), "model")
     data.digests[case.model] = hashlib.sha256(found.to_json().encode()).hexdigest()
     return found
 

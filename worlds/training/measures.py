@@ -18,7 +18,8 @@ DAY_S, HOUR_S = 86_400.0, 3_600.0
 def measures(solved: TrainingSolved) -> tuple[dict[str, float], tuple[str, ...]]:
     """Metrics of a solved case by name, finite ones only, and notes."""
     result, plan, case = solved.result, solved.plan, solved.case
-    cluster, work = plan.cluster_spec, case.workload
+    clusters, work = plan.clusters, case.workload
+    n_devices = sum(c.n_devices for c in clusters)
     peak = float(result.peak_bytes[result.fullest])
     values = {
         "iteration_s": result.seconds,
@@ -29,7 +30,7 @@ def measures(solved: TrainingSolved) -> tuple[dict[str, float], tuple[str, ...]]
         "peak_bytes": peak,
         "memory_headroom": 1 - peak / result.memory_bytes,
         "n_stages": float(len(plan.stages)),
-        "n_devices": float(cluster.n_devices),
+        "n_devices": float(n_devices),
         "evaluations": float(plan.planner.evaluations),
     }
     if solved.tokens:
@@ -40,9 +41,10 @@ def measures(solved: TrainingSolved) -> tuple[dict[str, float], tuple[str, ...]]
         values |= long.metrics(values)
         notes += long.notes()
     pace = values.get("effective_samples_per_s", values["samples_per_s"])
-    price = cluster.spec.price_per_hour if case.cluster.price_per_hour is None else case.cluster.price_per_hour
+    said = case.cluster.price_per_hour
+    price = sum((c.spec.price_per_hour if said is None else said) * c.n_devices for c in clusters)
     if price > 0:
-        values["cost_per_hour"] = price * cluster.n_devices
+        values["cost_per_hour"] = price
         values["cost_per_sample"] = values["cost_per_hour"] / HOUR_S / pace
     if work.run_samples is not None:
         values["run_days"] = work.run_samples / pace / DAY_S
@@ -55,8 +57,8 @@ def measures(solved: TrainingSolved) -> tuple[dict[str, float], tuple[str, ...]]
         values["attainment"] = float(kept)
     values["goodput"] = 0.0 if kept is False else pace
     used = sum(m.hosts * m.devices for m in plan.meshes)
-    if used < cluster.n_devices:
-        notes.append(f"{cluster.n_devices - used} of {cluster.n_devices} devices are not used")
+    if used < n_devices:
+        notes.append(f"{n_devices - used} of {n_devices} devices are not used")
     return {name: value for name, value in values.items() if math.isfinite(value)}, tuple(notes)
 
 

@@ -11,7 +11,8 @@ from ...errors import InfeasibleError, InputError
 from ...planners.training import training_planner
 from ...simulator.training import TrainingPlan, TrainingResult, simulate_training
 from .case import TrainingCase
-from .data import TrainingData, cluster_of, further_clusters_of, is_search, model_key
+from .clusters import cluster_of, further_clusters_of
+from .data import TrainingData, is_search, model_key
 
 if TYPE_CHECKING:
     from ...planners.megatron import SearchOptions, SearchResult

@@ -164,17 +164,18 @@ def _put_together(plan: TrainingPlan, answers: list[dict[str, Any]]) -> Calibrat
     update: dict[str, Any] = {"stages": tuple(stages), "cost_source": "measured on this machine", "overlap": True}
     transfers = answers[0]["transfers"]
     if transfers:
-        update["cluster"] = measured_link(plan, transfers)
+        update["cluster"] = measured_link(plan.cluster, transfers)
+        update["further_clusters"] = tuple(measured_link(each, transfers) for each in plan.further_clusters)
     return Calibration(plan.model_copy(update=update), tuple(compute), tuple(collective), min(shares))
 
 
-def measured_link(plan: TrainingPlan, transfers: list[list[Any]]) -> ClusterEntry:
-    """The plan's cluster with the bandwidth and latency of messages measured between ranks."""
+def measured_link(cluster: ClusterEntry, transfers: list[list[Any]]) -> ClusterEntry:
+    """A plan's cluster with the bandwidth and latency of messages measured between ranks."""
     link = _link(transfers)
-    device = plan.cluster.device.model_copy(
+    device = cluster.device.model_copy(
         update={"name": "this-machine", "intra_node": link, "inter_node": link, "source": "measured"}
     )
-    return plan.cluster.model_copy(update={"device": device})
+    return cluster.model_copy(update={"device": device})
 
 
 def _link(transfers: list[list[Any]]) -> tuple[float, float]:

@@ -92,7 +92,7 @@ def calibrate_slices(
     update: dict[str, Any] = {"stages": tuple(stages), "cost_source": "measured on this machine", "overlap": True}
     transfers = answers[0]["transfers"]
     if transfers:
-        update["cluster"] = measured_link(plan, transfers)
+        update["cluster"] = measured_link(plan.cluster, transfers)
     return Calibration(plan.model_copy(update=update), tuple(compute), tuple(collective), min(shares))
 
 

@@ -14,7 +14,7 @@ from ....files import write_text
 from ....wording import nearest
 from ...door import Answer, Asked
 from ..case import TrainingCase
-from ..data import cluster_of
+from ..clusters import cluster_of
 
 if TYPE_CHECKING:
     from ....planners.pipedream.partition import PipeDreamPartition

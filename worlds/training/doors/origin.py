@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from ....simulator.cluster import Cluster
 from ....simulator.plan.file import PlanFile
 from ....simulator.training.plan.file import TrainingPlan
 
 __all__ = ["case_of"]
+
+
+def _said(cluster: Cluster) -> str:
+    return f"{cluster.nodes}x{cluster.devices_per_node}x{cluster.spec.name}"
 
 
 def case_of(plans: Mapping[str, PlanFile], said: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -22,6 +27,7 @@ def case_of(plans: Mapping[str, PlanFile], said: Mapping[str, Any]) -> Mapping[s
         "cluster": {
             "devices": cluster.n_devices, "devices_per_node": cluster.devices_per_node,
             "device": plan.cluster.device.name,
+            **({"also": ",".join(map(_said, plan.clusters[1:]))} if plan.further_clusters else {}),
         },
         "workload": {"global_batch": plan.global_batch},
     }  # fmt: skip

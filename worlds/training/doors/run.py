@@ -10,6 +10,7 @@ from ....errors import InputError
 from ....files import write_text
 from ....runtime.training import RunOptions as RuntimeOptions
 from ....runtime.training import TrainingRun, run_training
+from ....runtime.training.configured import is_configured
 from ....simulator.training import TrainingPlan, TrainingResult, simulate_training
 from ....simulator.training.plan.graph import planned_graph
 from ....simulator.training.plan.words import seconds_text, table
@@ -45,9 +46,13 @@ def ran(asked: Asked) -> Answer:
     """
     options, plan = cast(RunOptions, asked.options), cast(TrainingPlan, one_plan(asked))
     name = next(iter(asked.plans))
-    graph = planned_graph(plan, Path(name))
     devices = sum(m.hosts * m.devices for m in plan.meshes)
     check_here(plan, devices)
+    if is_configured(plan):
+        from ..configured import ran_configured
+
+        return ran_configured(asked, plan)
+    graph = planned_graph(plan, Path(name))
     if options.checkpoint_every is not None:
         for one in ("data", "weights", "save", "optimizer"):
             if getattr(options, one):
@@ -112,8 +117,9 @@ def check_here(plan: TrainingPlan, devices: int) -> None:
     cores = os.cpu_count() or 1
     most = max(8, 4 * cores)
     if devices > most:
+        where = " + ".join(map(str, plan.clusters))
         raise InputError(
-            f"run: the plan is for {plan.cluster_spec} and would take {devices} processes on {cores} cores here (at "
+            f"run: the plan is for {where} and would take {devices} processes on {cores} cores here (at "
             f"most {most}); plan for this machine, such as --devices {cores} --device cpu-core, or export it --to torch"
         )
     needed = sum(s.state_bytes * plan.mesh(i).n_devices for i, s in enumerate(plan.stages))

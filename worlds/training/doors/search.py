@@ -15,12 +15,13 @@ from ....planners.megatron import (
     megatron_flags,
     sweep_devices,
 )
-from ....planners.megatron.space import NAMES
+from ....planners.megatron.means import NAMES
 from ....simulator import Cluster
 from ....simulator.training import TrainingPlan
 from ...door import Answer, Asked
 from ..case import TrainingCase
-from ..data import TrainingData, cluster_of, load_data, model_key
+from ..clusters import cluster_of
+from ..data import TrainingData, load_data, model_key
 from ..options import PlanOptions
 from ..solve import laid_out
 from ..solve import plan as planned
