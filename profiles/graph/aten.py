@@ -4,9 +4,11 @@ The text is an object of arguments by the names of the overload's schema; those 
 Numbers, truth values, text, null and lists stand for themselves; an object with one entry is a place:
 
 - ``{"operand": k}``: the operator's k-th operand;
+- ``{"complex": k}``: the same, its last dimension read as real and imaginary parts (complex results are such pairs);
 - ``{"rows": n}``: n times the trip count of the loop that attribute ``rows`` names, on this device;
 - ``{"dtype": "int64"}``: a dtype; every floating-point one is the run's;
-- ``{"number": "inf"}``: a number that JSON lacks.
+- ``{"number": "inf"}``: a number that JSON lacks;
+- ``{"pair": [re, im]}``: a complex number.
 """
 
 from __future__ import annotations
@@ -60,12 +62,13 @@ def check_call(attributes: Mapping[str, Any], operands: int, loops: frozenset[st
     named = set[int]()
     for place, value in _places(read_arguments(attributes["arguments"])):
         count = isinstance(value, int) and not isinstance(value, bool)
-        if place == "operand" and count and 0 <= value < operands:
+        if place in ("operand", "complex") and count and 0 <= value < operands:
             named.add(value)
         elif not (
             (place == "rows" and count and value > 0 and rows)
             or (place == "dtype" and value in dtypes)
             or (place == "number" and value in _NUMBERS)
+            or (place == "pair" and _is_pair(value))
         ):
             what = f"{{{place!r}: {value!r}}}"
             raise InputError(f"arguments: {what}: expected an operand of {operands}, rows, a dtype or a number")
@@ -97,8 +100,17 @@ def filled(value: Any, place: Callable[[str, Any], Any]) -> Any:
         return [filled(x, place) for x in cast("list[Any]", value)]
     if isinstance(value, dict):
         ((kind, what),) = cast("dict[str, Any]", value).items()
+        if kind == "pair":
+            return complex(*what)
         return float(what) if kind == "number" else place(kind, what)
     return value
+
+
+def _is_pair(value: Any) -> bool:
+    if not isinstance(value, list):
+        return False
+    parts = cast("list[Any]", value)
+    return len(parts) == 2 and all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in parts)
 
 
 def _places(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -42,6 +42,8 @@ def call(local: Local, operands: Sequence[Tensor]) -> Tensor:
     def place(kind: str, what: Any) -> Any:
         if kind == "operand":
             return operands[what].to(floats) if operands[what].is_floating_point() else operands[what]
+        if kind == "complex":
+            return torch.view_as_complex(operands[what].to(floats).contiguous())
         if kind == "rows":
             return what * local.sizes[str(op.attributes["rows"])]
         dtype = getattr(torch, what)
@@ -52,6 +54,7 @@ def call(local: Local, operands: Sequence[Tensor]) -> Tensor:
     if draws(target, given):
         raise InputError(f"operator {op.name!r}: {op.attributes['target']} draws random numbers; expected none")
     made = results_of(target, given)[int(op.attributes.get("result", 0))]  # pyright: ignore[reportArgumentType]
+    made = torch.view_as_real(made) if made.is_complex() else made
     dtype = getattr(torch, op.dtype)
     return made.to(floats if dtype.is_floating_point else dtype)
 

@@ -76,7 +76,7 @@ def _triangle(local: Local, order: Sequence[str], xs: Sequence[Tensor]) -> Tenso
     above = _along(local, str(a["column"]), order) - _along(local, str(a["row"]), order)
     diagonal = int(a.get("diagonal", 0))  # pyright: ignore[reportArgumentType]
     kept = above <= diagonal if a["fn"] == "tril" else above >= diagonal
-    return xs[0] * kept.to(xs[0].dtype)
+    return xs[0].masked_fill(~kept, 0)  # not times 0: there may be infinities
 
 
 def _full(local: Local, order: Sequence[str], xs: Sequence[Tensor]) -> Tensor:

@@ -88,8 +88,12 @@ class Exported:
         return [_static(value, node, self) for value in _results(node)]
 
     def dtypes(self, node: Any) -> list[str]:
-        """Dtype of every result."""
-        return [_dtype(value) for value in _results(node)]
+        """Dtype of every result; of complex numbers that of their parts."""
+        return [_PARTS.get(str(value.dtype)) or _dtype(value) for value in _results(node)]
+
+    def pairs(self, node: Any) -> list[bool]:
+        """Which results are of complex numbers."""
+        return [str(value.dtype) in _PARTS for value in _results(node)]
 
     def arguments(self, node: Any, env: Mapping[Any, Any] | None) -> dict[str, Any]:
         """Arguments by name, defaults filled in, nodes replaced by what `env` has for them."""
@@ -320,6 +324,10 @@ def _static(value: Any, node: Any, at: Exported) -> tuple[int, ...]:
 def _dtype(value: Any) -> str:
     name = str(value.dtype).removeprefix("torch.") if hasattr(value, "dtype") else "int64"
     if name not in DTYPE_BYTES:
+_PARTS = {"torch.complex32": "float16", "torch.complex64": "float32", "torch.complex128": "float64"}
+"""Complex numbers are kept as pairs of these."""
+
+
         raise InputError(f"dtype {name} is not known to graphs; known: {', '.join(DTYPE_BYTES)}")
     return name
 

@@ -29,6 +29,8 @@ class Step:
         Shape of every result.
     dtypes : sequence of str
         Of every result.
+    pairs : sequence of bool
+        Which results are of complex numbers: pairs in one more dimension. Empty where none is.
     line : str
         Of the user's code that made the call, ``file.py:12``; "" if it is not known.
     """
@@ -39,6 +41,12 @@ class Step:
     sizes: Sequence[tuple[Size, ...]]
     dtypes: Sequence[str]
     line: str = ""
+    pairs: Sequence[bool] = ()
+
+    @property
+    def complex(self) -> bool:
+        """Whether it makes or reads complex numbers, which only torch's own call knows."""
+        return any(self.pairs) or any(v.pairs for v in _values_of(list(self.args.values())))
 
     @property
     def word(self) -> str:
@@ -67,6 +75,10 @@ def number(value: float | int | bool) -> float | int | bool | str:
     """A number as an attribute: infinities and NaN, which JSON lacks, as text."""
     finite = isinstance(value, (bool, int)) or value - value == 0
     return value if finite else str(value)
+
+
+def _values_of(items: Any) -> list[Value]:
+    return [v for x in items for v in ([x] if isinstance(x, Value) else _values_of(x) if isinstance(x, list) else [])]
 
 
 def values(items: Any) -> list[Value]:

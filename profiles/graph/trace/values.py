@@ -31,12 +31,15 @@ class Value:
         Key of `DTYPE_BYTES`.
     grad : bool
         Whether backward goes through it.
+    pairs : bool
+        Whether it is of complex numbers: its last dimension is the real and the imaginary part.
     """
 
     name: str
     dims: tuple[Atoms, ...]
     dtype: str
     grad: bool
+    pairs: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -14,6 +14,8 @@ from .draft import Draft
 from .errors import line_of
 from .export import Exported, Inner
 from .fallback import fall_back
+from .handlers import picking
+from .handlers.samples import with_counts
 from .step import Handler, Result, Step
 from .values import Size, Value
 
@@ -73,7 +75,8 @@ class Walk:
         for node, twin in zip(nodes, twins, strict=True):
             op, overload = self.one.operator(node)
             if op == "getitem":
-                self.env[node] = self.env[node.args[0]][node.args[1]]
+                made, place = self.env[node.args[0]], node.args[1]
+                self.env[node] = made[place] if place < len(made) else None  # statistics and masks that no value reads
                 self._note(node, len(self.draft.operators))
             elif op not in IGNORED:
                 path = self.one.path(node)
@@ -113,14 +116,20 @@ class Walk:
         what = f"{op}.{overload}{_at(node)}"
         sizes = [[pair(a, b, one, two, what) for a, b in zip(x, y, strict=True)] for x, y in shapes]
         step = Step(
-            self.draft, f"{op}.{overload}", one.arguments(node, self.env), [tuple(s) for s in sizes], dtypes,
-            line_of(node),
+        pairs = one.pairs(node)
+            self.draft, f"{op}.{overload}", one.arguments(node, self.env),
+            [(*s, (2, 2)) if two_parts else tuple(s) for s, two_parts in zip(sizes, pairs, strict=True)], dtypes,
+            line_of(node), pairs if any(pairs) else (),
         )  # fmt: skip
-        handler = HANDLERS.get(f"{op.rstrip('_')}.{overload}") or HANDLERS.get(op.rstrip("_")) or HANDLERS.get(op)
+        known = (f"{op.rstrip('_')}.{overload}", op.rstrip("_"), op)
+        handler = None if step.complex else next((HANDLERS[word] for word in known if word in HANDLERS), None)
+        counted = with_counts(step, two.arguments(twin, None), (one.batch, two.batch))
         before = len(self.draft.operators)
         try:
-            self.env[node] = self._handled(step, handler, node, twin)
-            self.calls.append(Call(node.target, handler, step, tuple(self.draft.operators[before:])))
+            if counted is step:
+                self._check_numbers(step, node, twin)
+            self.env[node] = self._handled(counted, handler)
+            self.calls.append(Call(node.target, handler, counted, tuple(self.draft.operators[before:])))
         except InputError as refusal:
             if self.draft.inference:
                 raise
@@ -137,7 +146,13 @@ class Walk:
                 self.aliased = str(step.unknown("writes into a part of a tensor that is read elsewhere"))
             self.env[node.args[0]] = self.env[node]
 
-    def _handled(self, step: Step, handler: Handler | None, node: Any, twin: Any) -> Result:
+    def _check_numbers(self, step: Step, node: Any, twin: Any) -> None:
+        """Refuse a call with a number that is another at another batch, and is no size."""
+        sized = step.op.partition(".")[0] in SIZED
+        if self.one.numbers(node, sized) != self.two.numbers(twin, sized):
+            raise step.unknown("has a number that depends on the batch")
+
+    def _handled(self, step: Step, handler: Handler | None) -> Result:
         """What a handler makes of a call.
 
         Raises

@@ -110,7 +110,7 @@ def _result(step: Step, target: Any, call: Said, k: int) -> Value:
             for v, reached in zip(call.operands, backward.reached, strict=True)]  # fmt: skip
     made.operator(step.draft, not why, read, backward)
     last = step.draft.operators[-1]
-    return Value(last.name, made.dims(), last.dtype, any(backward.reached))
+    return Value(last.name, made.dims(), last.dtype, any(backward.reached), step.pairs[k] if step.pairs else False)
 
 
 def _why_whole(op: Operator, dtypes: list[str], reached: tuple[bool, ...]) -> str:

@@ -65,7 +65,7 @@ def said(step: Step, target: Any, twin: Mapping[str, Any], growth: Size) -> Said
     def one(value: Any, other: Any) -> Any:
         if isinstance(value, Value):
             operands.append(value)
-            return {"operand": len(operands) - 1}
+            return {"complex" if value.pairs else "operand": len(operands) - 1}
         if isinstance(value, (list, tuple)):
             return [one(x, y) for x, y in zip(value, other, strict=True)]
         if value is None or isinstance(value, (str, bool)):
@@ -80,6 +80,11 @@ def said(step: Step, target: Any, twin: Mapping[str, Any], growth: Size) -> Said
                 raise step.unknown("has a number that depends on the batch")
             plain = number(value)
             return {"number": plain} if isinstance(plain, str) else plain
+        if isinstance(value, complex):
+            parts = (number(value.real), number(value.imag))
+            if value != other or not all(isinstance(x, (int, float)) for x in parts):
+                raise step.unknown("has a number that depends on the batch, or is infinite")
+            return {"pair": list(parts)}
         name = str(value).removeprefix("torch.")
         if name in DTYPE_BYTES:
             return {"dtype": name}
