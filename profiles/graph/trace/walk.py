@@ -14,7 +14,6 @@ from .draft import Draft
 from .errors import line_of
 from .export import Exported, Inner
 from .fallback import fall_back
-from .handlers import picking
 from .handlers.samples import with_counts
 from .step import Handler, Result, Step
 from .values import Size, Value
@@ -115,8 +114,8 @@ class Walk:
                              f"{_at(node)}")  # fmt: skip
         what = f"{op}.{overload}{_at(node)}"
         sizes = [[pair(a, b, one, two, what) for a, b in zip(x, y, strict=True)] for x, y in shapes]
-        step = Step(
         pairs = one.pairs(node)
+        step = Step(
             self.draft, f"{op}.{overload}", one.arguments(node, self.env),
             [(*s, (2, 2)) if two_parts else tuple(s) for s, two_parts in zip(sizes, pairs, strict=True)], dtypes,
             line_of(node), pairs if any(pairs) else (),
@@ -160,9 +159,6 @@ class Walk:
         InputError
             If there is none, or it cannot say the call.
         """
-        sized = step.op.partition(".")[0] in SIZED
-        if self.one.numbers(node, sized) != self.two.numbers(twin, sized):
-            raise step.unknown("has a number that depends on the batch")
         if handler is None:
             raise step.unknown()
         try:
