@@ -22,12 +22,14 @@ from ...simulator.training import (
     estimate,
 )
 from ...simulator.training.configuration.collectives import GroupLinks
-from ...simulator.training.configuration.columns import RECOMPUTE
 from ...simulator.training.configuration.kernels import DTYPE_BYTES, Kernels
 from ...simulator.training.configuration.layer_costs import end_times, layer_times, padded_vocab
-from ...simulator.training.configuration.memory import STATE_BYTES, activation_bytes, layer_params, stage_layers
-from ...simulator.training.configuration.model import shape_of
+from ...simulator.training.configuration.memory import kept_per_layer
+from ...simulator.training.configuration.model import TransformerShape, shape_of
 from ...simulator.training.configuration.rates import rates_of
+from ...simulator.training.configuration.spread import Spread
+from ...simulator.training.configuration.stages import stage_layers
+from ...simulator.training.configuration.weights import STATE_BYTES, layer_params
 
 __all__ = ["training_plan"]
 
@@ -45,7 +47,8 @@ def training_plan(
     name: str = "decoder",
     **settings: Any,
 ) -> TrainingPlan:
-    """A configuration as a plan: pp x interleave stages on pp meshes of dp x tp devices, with the estimate's times.
+    """A configuration as a plan: pp x interleave stages on pp meshes of dp x cp x tp devices, with the estimate's
+    times.
 
     The plan can be simulated, drawn and explained. It names layers where plans of a graph name operators (0 the
     embedding, 1 … the layers, last the output layer) and no shardings, so that it cannot be run or exported. Its
@@ -63,31 +66,41 @@ def training_plan(
     Raises
     ------
     InputError
-        On what `estimate` refuses, or a mesh that is no rectangle of devices.
+        On what `estimate` refuses, a mesh that is no rectangle of devices, or what plans do not say: other schedules
+        than 1F1B, 8-bit products, and layers that predict further tokens.
     """
     shape = shape_of(model)
     c = Settings(global_batch=global_batch, **settings)
-    tp, pp, dp, microbatch = c.tp, c.pp, c.dp, c.microbatch
+    if c.schedule != "1f1b" or c.dtype not in DTYPES:
+        raise InputError(
+            f"training_plan: expected schedule '1f1b' and one of {', '.join(DTYPES)} (got {c.schedule!r}, {c.dtype!r})"
+        )
+    if shape.mtp_layers:
+        raise InputError(f"training_plan: expected a model with mtp_layers 0 (got {shape.mtp_layers})")
+    tp, pp, dp, microbatch = c.tp, c.pp, c.dp * c.cp, c.microbatch
     whole = estimate(shape, cluster, *astuple(c), stack=stack, rates=rates, check_memory=False)
     meshes = _meshes(cluster, tp * dp, pp)
     kernels = Kernels(cluster.spec, rates or rates_of(cluster.spec), c.dtype, None, cluster.n_devices)
+    one = c.columns
     group = GroupLinks.of(cluster, kernels.rates, [tp], 1)
-    code = RECOMPUTE.index(c.recompute)
-    layer = layer_times(shape, kernels, stack, group, [microbatch], [c.sequence_parallel], [code])
-    ends = end_times(shape, kernels, group, [microbatch], [c.sequence_parallel], stack)
+    spread = Spread.of(shape, cluster, kernels.rates, one)
+    own = (one.microbatch, one.sequence_parallel, one.recompute, spread)
+    kinds = [layer_times(shape, kernels, stack, group, *own)]  # of layers: dense, and with experts
+    kinds += [layer_times(shape, kernels, stack, group, *own, mixed=True)] if shape.experts else []
+    ends = end_times(shape, kernels, group, one.microbatch, one.sequence_parallel, stack, one.cp)
     size, states = DTYPE_BYTES[c.dtype], STATE_BYTES[c.dtype]
-    n = microbatch * shape.seq
+    n = microbatch * shape.seq / c.cp
     split = tp if c.sequence_parallel else 1
-    middle, outer = (round(float(x)) for x in stage_layers(shape, pp, c.interleave))
     count = pp * c.interleave
-    layers = [middle // c.interleave] * count  # the embedding and the output layer may take a layer's place each
-    layers[0] -= middle - outer
-    layers[-1] -= (middle - outer) if count > 1 else 0
+    layers = _layers(shape, c)
     vocabulary = float(padded_vocab(shape, tp)) * shape.hidden / tp
-    forward, backward = float(layer.forward[0]), float(layer.backward[0])
-    per_layer = float(activation_bytes(shape, stack, tp, microbatch, c.sequence_parallel, code, size))
+    kept = [float(x[0]) for x in kept_per_layer(shape, stack, one, size, False)]
+    held = [float(layer_params(shape, tp)), float(layer_params(shape, tp, mixed=shape.experts is not None))]
+    experts = 0.0 if shape.experts is None else shape.experts.count * shape.expert_params / c.ep / (c.etp or c.tp)
     # Parameters are shared from ZeRO 3 on, gradients from 2, the optimizer's state from 1.
-    bytes_of = sum(each / (dp if c.zero >= level else 1) for each, level in zip(states, (3, 2, 1), strict=True))
+    levels = list(zip(states, (3, 2, 1), strict=True))
+    bytes_of = sum(each / (int(one.shards[0]) if c.zero >= level else 1) for each, level in levels)
+    expert_bytes = sum(each / (int(one.expert_shards[0]) if c.zero >= level else 1) for each, level in levels)
     flops, head_flops = (x * n * dp for x in shape.forward_flops())
     time = whole.breakdown.time
     # Of a whole mesh, once in an iteration; its chunks have equal shares, so that together they take what it takes.
@@ -98,25 +111,28 @@ def training_plan(
     begin = 0
     for s in range(count):
         first, last = s == 0, s == count - 1
-        end = begin + layers[s] + first + last
+        end = begin + sum(layers[s]) + first + last
         # A tied embedding is on both ends (Megatron). The last stage keeps the final norm's input and output, and
         # logits in fp32.
-        held = layers[s] * float(layer_params(shape, tp)) + (vocabulary if first or last else 0)
-        kept = layers[s] * per_layer + (2 * size * n * shape.hidden / split + 4 * n * vocabulary / shape.hidden) * last
+        params = sum(k * each for k, each in zip(layers[s], held, strict=True)) + (vocabulary if first or last else 0)
+        activations = sum(k * each for k, each in zip(layers[s], kept, strict=True))
+        activations += (2 * size * n * shape.hidden / split + 4 * n * vocabulary / shape.hidden) * last
+        forward = sum(k * float(kind.forward[0]) for k, kind in zip(layers[s], kinds, strict=False))
+        backward = sum(k * float(kind.backward[0]) for k, kind in zip(layers[s], kinds, strict=False))
         stages.append(
             StageEntry(
                 mesh=s % pp,
                 logical=(dp, tp),
                 first=begin,
                 last=end,
-                forward_s=layers[s] * forward + first_s[0] * first + last_s[0] * last,
-                backward_input_s=layers[s] * backward + first_s[1] * first + last_s[1] * last,
+                forward_s=forward + first_s[0] * first + last_s[0] * last,
+                backward_input_s=backward + first_s[1] * first + last_s[1] * last,
                 reduce_s=reduce / c.interleave,
                 update_s=update / c.interleave,
-                state_bytes=held * bytes_of,
-                activation_bytes=kept,
+                state_bytes=params * bytes_of + layers[s][1] * experts * expert_bytes,
+                activation_bytes=activations,
                 work_bytes=float(whole.breakdown.memory.workspace) if last else 0.0,
-                flops=layers[s] / shape.layers * flops + head_flops * last,
+                flops=sum(layers[s]) / shape.layers * flops + head_flops * last,
                 recompute=cast("Recompute", c.recompute),
             )
         )
@@ -146,6 +162,25 @@ def training_plan(
         planner=PlannerEntry(name="megatron-search", options={**said, "stack": stack.name}),
         cost_source=whole.breakdown.source,
     )
+
+
+def _layers(shape: TransformerShape, c: Settings) -> list[tuple[int, int]]:
+    """Layers of every chunk, in their order: with a dense MLP, and with experts. The embedding and the output
+    layer may take a layer's place each."""
+    middle, outer = (round(float(x)) for x in stage_layers(shape, c.pp, c.interleave))
+    count = c.pp * c.interleave
+    sizes = [middle // c.interleave] * count
+    sizes[0] -= middle - outer
+    sizes[-1] -= (middle - outer) if count > 1 else 0
+    kinds = [shape.experts is not None] * shape.layers
+    if shape.experts is not None and shape.experts.dense_layers:
+        few = shape.experts.dense_layers
+        dense = [k * shape.layers // few for k in range(few)] if shape.experts.alternate else range(few)
+        for k in dense:
+            kinds[k] = False
+    starts = [sum(sizes[:k]) for k in range(count)]
+    mixed = [sum(kinds[start : start + size]) for start, size in zip(starts, sizes, strict=True)]
+    return [(size - few, few) for size, few in zip(sizes, mixed, strict=True)]
 
 
 def _reached(cluster: Cluster, rates: DeviceRates) -> Cluster:

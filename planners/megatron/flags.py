@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...errors import InputError
-from ...simulator.training import CORE, Stack
+from ...simulator.training import CORE, Stack, TransformerShape
 from ...simulator.training.configuration.model import shape_of
 from .result import Configuration
 
@@ -37,11 +37,13 @@ def megatron_flags(
     Raises
     ------
     InputError
-        On a type that Megatron-LM does not have.
+        On a type or a schedule that Megatron-LM does not have.
     """
     shape, c = shape_of(model), configuration
     if dtype not in PRECISION:
         raise InputError(f"dtype: expected one of {', '.join(PRECISION)} (got {dtype!r})")
+    if c.schedule != "1f1b":
+        raise InputError(f"flags: Megatron-LM has no schedule {c.schedule!r}; set schedule=1f1b")
     flags = [
         f"--tensor-model-parallel-size {c.tp}",
         f"--pipeline-model-parallel-size {c.pp}",
@@ -49,6 +51,11 @@ def megatron_flags(
         f"--global-batch-size {global_batch}",
     ]
     flags += ["--sequence-parallel"] if c.sequence_parallel and c.tp > 1 else []
+    if c.cp > 1:
+        kind = "p2p" if c.context == "ring" else "a2a"
+        flags += [f"--context-parallel-size {c.cp}", f"--cp-comm-type {kind}"]
+    flags += _experts(c, shape, stack)
+    flags += _latent(shape)
     uneven = shape.layers % (c.pp * c.interleave) != 0
     if uneven:
         flags += ["--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split"]
@@ -63,8 +70,14 @@ def megatron_flags(
     if c.zero == 1:
         flags.append("--use-distributed-optimizer")
     elif c.zero > 1:
+        if c.zero == 3 and not c.reshard:
+            raise InputError("flags: Megatron-LM's FSDP always gives gathered parameters back; set reshard=True")
         flags += ["--use-megatron-fsdp", f"--data-parallel-sharding-strategy {SHARDING[c.zero]}",
                   "--use-distributed-optimizer"]  # fmt: skip
+    if c.shard:
+        flags.append(f"--num-distributed-optimizer-instances {c.dp * c.cp // c.shard}")
+    if c.offload_optimizer:
+        flags += ["--optimizer-cpu-offload", "--use-precision-aware-optimizer"]
     if stack.overlap_data:
         flags += ["--overlap-grad-reduce"] + (["--overlap-param-gather"] if c.zero else [])
     flags += PRECISION[dtype]
@@ -83,3 +96,42 @@ def megatron_flags(
     dropout = (stack.dropout and not shape.gated) if shape.dropout is None else shape.dropout
     flags += [] if dropout else ["--attention-dropout 0", "--hidden-dropout 0"]
     return flags
+
+
+def _experts(c: Configuration, shape: TransformerShape, stack: Stack) -> list[str]:
+    """Of a mixture of experts."""
+    mixed = shape.experts
+    if mixed is None:
+        return []
+    dense = shape.layers - shape.expert_layers
+    first = f"([0]*{mixed.dense_layers}+[1]*{shape.layers - mixed.dense_layers})"
+    flags = [
+        f"--expert-model-parallel-size {c.ep}", f"--expert-tensor-parallel-size {c.etp or c.tp}",
+        f"--num-experts {mixed.count}", f"--moe-router-topk {mixed.top_k}", f"--moe-ffn-hidden-size {mixed.ffn}",
+        "--moe-grouped-gemm", f"--moe-token-dispatcher-type {'flex' if stack.dispatch_once else 'alltoall'}",
+    ]  # fmt: skip
+    flags += ["--moe-enable-deepep"] if stack.dispatch_once else []
+    if dense:
+        every = round(shape.layers / shape.expert_layers)
+        between = f"([0]*{every - 1}+[1])*{shape.expert_layers}"
+        flags.append(f"--moe-layer-freq {between if mixed.alternate else first}")
+    if mixed.shared_ffn:
+        flags.append(f"--moe-shared-expert-intermediate-size {mixed.shared_ffn}")
+    if mixed.capacity:
+        flags += [f"--moe-expert-capacity-factor {mixed.capacity:g}", "--moe-pad-expert-input-to-capacity"]
+    if mixed.router_bias:
+        flags.append("--moe-router-enable-expert-bias")
+    return flags + (["--overlap-moe-expert-parallel-comm"] if c.overlap_experts else [])
+
+
+def _latent(shape: TransformerShape) -> list[str]:
+    """Of latent attention, and of layers that predict further tokens."""
+    flags = [f"--mtp-num-layers {shape.mtp_layers}"] if shape.mtp_layers else []
+    if (latent := shape.latent) is None:
+        return flags
+    flags += ["--multi-latent-attention", f"--kv-lora-rank {latent.kv_rank}"]
+    flags += [f"--q-lora-rank {latent.q_rank}"] if latent.q_rank else []
+    return [
+        *flags, f"--qk-head-dim {shape.head_dim - latent.rope_dim}", f"--qk-pos-emb-head-dim {latent.rope_dim}",
+        f"--v-head-dim {latent.value_dim}",
+    ]  # fmt: skip

@@ -14,9 +14,10 @@ from ...simulator.training import CORE, MEGATRON_2022, Stack
 from ...simulator.training.configuration.kernels import DTYPE_BYTES
 from ...wording import nearest
 from ..option_names import options_from
+from .means import ALL, DEGREES, NAMES, Means
 from .result import SearchResult
 from .search import search
-from .space import DEGREES, NAMES, Means, Space
+from .space import Space
 
 if TYPE_CHECKING:
     from ...profiles.llm import KernelTables
@@ -45,6 +46,24 @@ class SearchOptions(Means):
         Whether norms are cut along the sequence; by default both.
     zero : int or several, optional
         ZeRO's stages, 0 to 3; by default all.
+    cp : int or several, optional
+        Degrees of context parallelism; by default 1; all: those that the sequence allows.
+    context : str or several, optional
+        How devices share a sequence: ring, all-to-all; by default ring.
+    ep : int or several, optional
+        Degrees of expert parallelism; by default all that divide the experts.
+    etp : int or several, optional
+        Devices that share one expert, 0: as tp; by default 1.
+    overlap_experts : bool or both, optional
+        Whether tokens travel to experts beside other work; by default false.
+    shard : int or several, optional
+        Devices over which ZeRO shards, 0: all replicas; by default 0.
+    reshard : bool or both, optional
+        Whether ZeRO 3 gives gathered parameters back after the forward pass; by default true.
+    schedule : str or several, optional
+        Pipelines: 1f1b, zb-h1, dualpipe; by default 1f1b.
+    offload_optimizer : bool or both, optional
+        Whether the optimizer is in the host's memory; by default false.
     dtype : {"bf16", "fp16", "fp32"}
         What is multiplied.
     software : {"core", "megatron-2022"} or both
@@ -65,6 +84,8 @@ class SearchOptions(Means):
     def __post_init__(self) -> None:
         for name in DEGREES:
             given = getattr(self, name)
+            if given == ALL:
+                continue
             several = cast("list[Any]", [given] if isinstance(given, int | str) else list(given or ()))
             if (given is not None and not several) or any(
                 isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in several

@@ -15,7 +15,8 @@ from ...files import whole_file
 from ...reprs import Shown
 from ...simulator import Cluster
 from ...simulator.training import Breakdown, Estimate, TransformerShape
-from ...simulator.training.configuration.columns import RECOMPUTE
+from ...simulator.training.configuration.columns import WORDS
+from .means import NAMES
 
 __all__ = ["Configuration", "SearchResult"]
 
@@ -29,6 +30,8 @@ class Configuration(Shown):
     Parameters
     ----------
     tp, pp, dp, microbatch, interleave, recompute, sequence_parallel, zero
+        As in `estimate`.
+    cp, context, ep, etp, overlap_experts, shard, reshard, schedule, offload_optimizer
         As in `estimate`.
     stack : str
         Name of the training software.
@@ -46,6 +49,15 @@ class Configuration(Shown):
     zero: int
     stack: str
     estimate: Estimate
+    cp: int = 1
+    context: str = "ring"
+    ep: int = 1
+    etp: int = 0
+    overlap_experts: bool = False
+    shard: int = 0
+    reshard: bool = True
+    schedule: str = "1f1b"
+    offload_optimizer: bool = False
 
     @property
     def seconds(self) -> float:
@@ -70,15 +82,12 @@ class Configuration(Shown):
     @property
     def devices(self) -> int:
         """Devices that it runs on."""
-        return self.tp * self.pp * self.dp
+        return self.tp * self.pp * self.dp * self.cp
 
     @property
     def settings(self) -> dict[str, Any]:
         """What `estimate` takes, by name."""
-        return {
-            "tp": self.tp, "pp": self.pp, "dp": self.dp, "microbatch": self.microbatch, "interleave": self.interleave,
-            "recompute": self.recompute, "sequence_parallel": self.sequence_parallel, "zero": self.zero,
-        }  # fmt: skip
+        return {name: getattr(self, name) for name in NAMES}
 
     def __str__(self) -> str:
         parts = [f"tp {self.tp} pp {self.pp} dp {self.dp} microbatch {self.microbatch}"]
@@ -89,7 +98,19 @@ class Configuration(Shown):
         if self.sequence_parallel:
             parts.append("sequence parallel")
         if self.zero:
-            parts.append(f"ZeRO {self.zero}")
+            parts.append(f"ZeRO {self.zero}" + (f" over {self.shard}" if self.shard else ""))
+        if not self.reshard:
+            parts.append("not resharded")
+        if self.cp > 1:
+            parts.append(f"cp {self.cp}" + (" all-to-all" if self.context != "ring" else ""))
+        if self.ep > 1:
+            parts.append(f"ep {self.ep}" + (" overlapped" if self.overlap_experts else ""))
+        if self.etp > 1:
+            parts.append(f"etp {self.etp}")
+        if self.schedule != "1f1b":
+            parts.append(self.schedule)
+        if self.offload_optimizer:
+            parts.append("optimizer on the host")
         return ", ".join(parts)
 
 
@@ -176,7 +197,7 @@ class SearchResult(Shown):
         plain = [column.tolist() for column in self.table.values()]
         found = [dict(zip(names, row, strict=True)) for row in zip(*plain, strict=True)]
         for row in found:
-            row["recompute"] = RECOMPUTE[row["recompute"]]
+            row |= {name: known[row[name]] for name, known in WORDS.items()}
             row["stack"] = self.stacks[row["stack"]]
         return found
 
@@ -185,7 +206,7 @@ class SearchResult(Shown):
         with whole_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(self.table)
-            words = {"recompute": np.array(RECOMPUTE), "stack": np.array(self.stacks)}
+            words = {name: np.array(known) for name, known in (*WORDS.items(), ("stack", self.stacks))}
             columns = [words[name][c] if name in words else c for name, c in self.table.items()]
             writer.writerows(zip(*(column.tolist() for column in columns), strict=True))
         return Path(path)

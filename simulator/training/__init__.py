@@ -8,6 +8,7 @@ outcome. Begin with ``policy/orders.py``. `simulate_goodput` plays a whole run o
 """
 
 from .configuration.estimate import estimate, estimate_many
+from .configuration.mixture.parts import Experts, Latent
 from .configuration.model import TransformerShape
 from .configuration.rates import CORE, FSDP_2023, MEGATRON_2022, NEMO_2024, TITAN_2024, DeviceRates, Stack
 from .configuration.result import Breakdown, Estimate, Estimates, MemoryParts, TimeParts
@@ -41,8 +42,10 @@ __all__ = [
     "Drawn",
     "Estimate",
     "Estimates",
+    "Experts",
     "Gather",
     "IterationTimes",
+    "Latent",
     "Link",
     "MemoryParts",
     "MemoryTimeline",

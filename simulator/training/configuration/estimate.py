@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....errors import InfeasibleError, InputError
 from ...cluster import Cluster
@@ -24,7 +25,7 @@ from .weights import STATE_BYTES
 if TYPE_CHECKING:
     from ....profiles.llm import KernelTables
 
-__all__ = ["MARGIN", "estimate", "estimate_many"]
+__all__ = ["MARGIN", "costs_of", "estimate", "estimate_many", "kernels_of"]
 
 GIB = 2**30
 HOPPER_FLOPS = 900e12
@@ -84,7 +85,7 @@ def estimate(
     """
     asked = Settings(*settings, **named)
     shape, columns = shape_of(model), asked.columns
-    kernels = _kernels(cluster, asked.dtype, tables, rates)
+    kernels = kernels_of(cluster, asked.dtype, tables, rates)
     code = int(columns.problems(shape, cluster)[0])
     if code:
         raise InputError(f"estimate: {columns.say(0, code, shape, cluster)}")
@@ -148,7 +149,7 @@ def estimate_many(
         On what concerns all rows: model, device, dtype, columns of unequal length or wrong type.
     """
     shape = shape_of(model)
-    kernels = _kernels(cluster, dtype, tables, rates)
+    kernels = kernels_of(cluster, dtype, tables, rates)
     asked = Columns.of(**columns)
     problem = asked.problems(shape, cluster)
     count = len(problem)
@@ -161,20 +162,30 @@ def estimate_many(
         rows = np.flatnonzero((problem == 0) & np.isin(asked.recompute, codes))
         if not len(rows):
             continue
-        some = asked.take(rows)
-        times: TimeColumns = iteration(shape, cluster, kernels, used, some)
-        held = memory(shape, used, some, dtype)
-        seconds[rows] = times.total
-        total = sum(_rounded(held))
-        peak[rows] = total
-        device[rows] = total + _outside(total, used)
+        seconds[rows], peak[rows], device[rows] = costs_of(shape, cluster, kernels, used, asked.take(rows))
     flops = 3.0 * asked.global_batch * shape.seq * sum(shape.forward_flops())
     mfu = flops / (seconds * cluster.n_devices * kernels.peak)
     fits = (problem == 0) & (device <= cluster.spec.memory_bytes)
     return Estimates(seconds, peak, mfu, fits, device, problem)
 
 
-def _kernels(cluster: Cluster, dtype: str, tables: KernelTables | None, rates: DeviceRates | None) -> Kernels:
+def costs_of(
+    shape: TransformerShape, cluster: Cluster, kernels: Kernels, stack: Stack, c: Columns
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+    """Seconds, peak bytes and bytes of the device of configurations that break no rule."""
+    times: TimeColumns = iteration(shape, cluster, kernels, stack, c)
+    total: Any = sum(_rounded(memory(shape, stack, c, kernels.dtype)))
+    return times.total, total, total + _outside(total, stack)
+
+
+def kernels_of(cluster: Cluster, dtype: str, tables: KernelTables | None, rates: DeviceRates | None) -> Kernels:
+    """Kernels on a cluster's devices.
+
+    Raises
+    ------
+    InputError
+        On what is no cluster, a device without rates, or a dtype that is not known or that it does not have.
+    """
     if not isinstance(cluster, Cluster):
         raise InputError(f"cluster: expected a simulator.Cluster (got {type(cluster).__name__})")
     if dtype not in STATE_BYTES:

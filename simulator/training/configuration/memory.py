@@ -25,6 +25,7 @@ __all__ = [
     "chunks_in_flight",
     "device_params",
     "layer_params",
+    "kept_per_layer",
     "memory",
     "stage_layers",
     "state_bytes",
@@ -130,7 +131,7 @@ def _kept(shape: TransformerShape, stack: Stack, size: int, narrow: bool = False
     return split, whole
 
 
-def _per_layer(shape: TransformerShape, stack: Stack, c: Columns, size: int, narrow: bool) -> tuple[Floats, Floats]:
+def kept_per_layer(shape: TransformerShape, stack: Stack, c: Columns, size: int, narrow: bool) -> tuple[Floats, Floats]:
     """`activation_bytes` of a layer with a dense MLP, and of one with experts."""
     own = c.microbatch / c.cp
     dense = activation_bytes(shape, stack, c.tp, own, c.sequence_parallel, c.recompute, size, narrow)
@@ -159,7 +160,7 @@ def memory(shape: TransformerShape, stack: Stack, c: Columns, dtype: str) -> Mem
     stages = Stages.of(shape, c.pp, c.interleave)
 
     narrow = dtype in COPY_BYTES
-    dense, mixed = _per_layer(shape, stack, c, size, narrow)
+    dense, mixed = kept_per_layer(shape, stack, c, size, narrow)
     kept = [
         (plain * dense + special * mixed) / chunks for plain, special in zip(stages.dense, stages.mixed, strict=True)
     ]
@@ -258,7 +259,7 @@ def _layer_workspace(shape: TransformerShape, stack: Stack, c: Columns, n: Float
     none = np.zeros_like(c.recompute)
     one = activation_bytes(shape, stack, c.tp, c.microbatch / c.cp, c.sequence_parallel, none, size)
     if shape.experts is not None:
-        one = np.maximum(*_per_layer(shape, stack, replace(c, recompute=none), size, False))
+        one = np.maximum(*kept_per_layer(shape, stack, replace(c, recompute=none), size, False))
     if not stack.flash:
         one = one - n * _score_bytes(shape, stack, size) * shape.heads * shape.seq / t  # counted in `core`
     return np.maximum(mlp, core) + np.where(c.recompute == FULL, one, 0.0)

@@ -30,16 +30,16 @@ PROBLEMS = (
     "sequence_parallel: expected a seq that tp divides (seq {seq})",
     "cp, ep and etp: expected positive integers (etp 0: as tp)",
     "cp: expected a seq that 2 x cp divides, of which sequence parallelism leaves tp equal parts (seq {seq})",
+    "tp > 1 with experts: needs sequence_parallel",
     "context 'all-to-all': expected heads {heads} and kv_heads {kv_heads} that tp x cp divides",
     "ep, etp: expected 1 for a model without experts",
     "ep: expected a divisor of the {experts} experts",
     "etp: expected a divisor of the experts' width {expert_ffn}, and tp to divide that of shared ones",
     "ep x etp: expected a divisor of tp x cp x dp, the devices of a stage",
-    "tp > 1 with experts: needs sequence_parallel",
+    "overlap_experts: needs experts on several devices, and several microbatches",
     "shard: expected 0, or a divisor of dp x cp and zero > 0",
     "reshard False: needs zero 3",
     "schedule 'zb-h1' and 'dualpipe': need pp > 1, interleave 1 and pp microbatches, dualpipe an even pp and two each",
-    "overlap_experts: needs experts on several devices, and several microbatches",
 )
 """What can be wrong with a configuration, by code; 0 is nothing."""
 MEND = {
@@ -50,16 +50,16 @@ MEND = {
     10: "change the batch, or set interleave=1",
     11: "set sequence_parallel=False",
     13: "choose another cp",
-    14: "set context='ring'",
-    15: "set ep=1",
-    16: "choose another ep",
-    17: "set etp=1",
-    18: "choose another ep",
-    19: "set sequence_parallel=True",
-    20: "set shard=0",
-    21: "set reshard=True",
-    22: "set schedule='1f1b'",
-    23: "set overlap_experts=False",
+    14: "set sequence_parallel=True",
+    15: "set context='ring'",
+    16: "set ep=1",
+    17: "choose another ep",
+    18: "set etp=1",
+    19: "choose another ep",
+    20: "set overlap_experts=False",
+    21: "set shard=0",
+    22: "set reshard=True",
+    23: "set schedule='1f1b'",
 }
 
 
@@ -85,14 +85,15 @@ def problems_of(c: Columns, shape: TransformerShape, cluster: Cluster) -> NDArra
     mixed, parts = shape.experts, tp * cp * dp
     none = np.zeros(len(tp), dtype=bool)
     if mixed is None:
-        experts = ((ep != 1) | (c.etp > 1), none, none, none, none)
+        alone: NDArray[np.bool_] = none
+        experts = ((ep != 1) | (c.etp > 1), none, none, none)
     else:
+        alone = (tp > 1) & ~c.sequence_parallel
         experts = (
             none,
             mixed.count % ep != 0,
             (mixed.ffn % etp != 0) | (mixed.shared_ffn % tp != 0),
             parts % (ep * etp) != 0,
-            (tp > 1) & ~c.sequence_parallel,
         )
     bubbles = c.schedule != 0
     twice = c.schedule == 2
@@ -110,12 +111,13 @@ def problems_of(c: Columns, shape: TransformerShape, cluster: Cluster) -> NDArra
         c.sequence_parallel & (shape.seq % tp != 0),
         less,
         (cp > 1) & ((shape.seq % (2 * cp) != 0) | (c.sequence_parallel & (shape.seq // cp % tp != 0))),
+        alone,
         c.by_heads & ((shape.heads % (tp * cp) != 0) | (shape.kv_heads % (tp * cp) != 0)),
         *experts,
+        c.overlap_experts & ((ep == 1) | (m < 2)),
         (c.shard < 0) | ((c.shard > 0) & ((c.zero == 0) | (dp * cp % np.maximum(c.shard, 1) != 0))),
         ~c.reshard & (c.zero != 3),
         bubbles & ((pp == 1) | (v > 1) | (m < pp * np.where(twice, 2, 1)) | (twice & ((pp % 2 != 0) | (m % 2 != 0)))),
-        c.overlap_experts & ((ep == 1) | (m < 2)),
     )
     found = np.zeros(len(tp), dtype=np.int64)
     for code in range(len(checks), 0, -1):  # backwards, so that the first problem is written last and stays

@@ -28,7 +28,7 @@ def test_public_decoders_and_written_shapes():
     ("text", "message"),
     [
         ("no-such-model", "unknown model 'no-such-model'.*or a GPT: gpt3-350m.*or layers="),
-        ("mixtral-8x7b-v0.1", "has experts"),
+        ("layers=4,hidden=64,heads=4,vocab=9,seq=8,experts=4", "missing"),
         ("layers=4,hidden=64", "heads, vocab, seq missing"),
         ("layers=4,width=64", "unknown field 'width'"),
         ("layers=4,layers=5", "layers is given twice"),
