@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .trace.inputs import named_inputs, with_loss
+from .trace.simpler.experts import PLAIN, experts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,18 +65,19 @@ class ModuleLoss:
         from torch.utils._pytree import tree_leaves
 
         with torch.no_grad(), untouched(self.module), in_float64():
-            found = self._called({name: _plain(x).detach().clone() for name, x in values.items()}, inputs)
+            found = self._called({name: _plain(x).detach().clone() for name, x in values.items()}, inputs, True)
         return [x for x in tree_leaves(found) if isinstance(x, torch.Tensor)]
 
-    def _called(self, leaves: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> Any:
-        """The module, and its loss if there is one, by functional call."""
+    def _called(self, leaves: Mapping[str, Tensor], inputs: Mapping[str, Tensor], results: bool = False) -> Any:
+        """The module's loss, or its results, by functional call."""
         import torch
 
         names = self.input_names()
-        whole = with_loss(self.module, self.loss, isinstance(self.inputs, Mapping))
+        whole = with_loss(self.module, self.loss, isinstance(self.inputs, Mapping), results=results)
         parts = {f"traced.{name}": x for name, x in leaves.items()}
         example = {names[name]: _plain(x) for name, x in inputs.items()}
-        return torch.func.functional_call(whole, parts, ({name: example[name] for name in self.given()},))
+        with experts(self.module, PLAIN):  # whatever is fast is not for float64
+            return torch.func.functional_call(whole, parts, ({name: example[name] for name in self.given()},))
 
     def gradients(
         self, values: Mapping[str, Tensor], inputs: Mapping[str, Tensor], wanted: Sequence[str]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError, MeshwrightError
 from ...wording import nearest
+from .hf import arguments, is_hf
 
 if TYPE_CHECKING:
     from . import Graph
@@ -32,8 +33,10 @@ def graph_of(word: str, option: str = "model") -> Graph:
     Parameters
     ----------
     word : str
-        A name of the zoo, a graph file (``.json``), or ``path/to/file.py:function`` of a function without arguments
-        that returns a torch module and example inputs (a tuple), or a dict of what `profiles.graph.from_torch` takes.
+        A name of the zoo, a graph file (``.json``), ``hf:CONFIG.json`` (a configuration of Hugging Face, or a folder
+        with one; ``@2048`` behind it: positions of a sample), or ``path/to/file.py:function`` of a function without
+        arguments that returns a torch module and example inputs (a tuple), or a dict of what
+        `profiles.graph.from_torch` takes.
     option : str
         Name of the option that is read, for error messages.
 
@@ -44,7 +47,7 @@ def graph_of(word: str, option: str = "model") -> Graph:
     """
     from . import ZOO, in_zoo, load_graph, zoo_graph
 
-    if word.endswith(".py") or ".py:" in word:
+    if is_hf(word) or word.endswith(".py") or ".py:" in word:
         return _traced(word, option)
     if in_zoo(word):
         return zoo_graph(word)
@@ -52,11 +55,11 @@ def graph_of(word: str, option: str = "model") -> Graph:
         return load_graph(word)
     near = nearest(word, ZOO, cutoff=0.5)
     hint = f"did you mean {near}?" if near else f"the zoo has {', '.join(ZOO)}"
-    raise InputError(f"{option}: unknown model {word!r}; {hint} Or give a graph file (.json), or {FORM}")
+    raise InputError(f"{option}: unknown model {word!r}; {hint} Or give a graph file (.json), hf:CONFIG.json, or {FORM}")
 
 
 def module_of(word: str, option: str = "model") -> ModuleLoss | None:
-    """The module, and its loss, that ``path/to/file.py:function`` makes; None where the function makes a graph.
+    """The module, and its loss, that ``hf:CONFIG.json`` or ``path/to/file.py:function`` makes; None where it makes a graph.
 
     Raises
     ------
@@ -90,6 +93,8 @@ def _arguments(word: str, option: str) -> dict[str, Any] | Graph:
     """What `from_torch` is to be called with; or the graph, where the function makes one."""
     from .. import graph as graphs
 
+    if is_hf(word):
+        return arguments(word, option)
     file, _, name = word.rpartition(":")
     if word.endswith(".py"):
         file, name = word, ""

@@ -26,6 +26,8 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "convolution": "convolution, or transposed one, over whole spatial dimensions; FLOPs 2 x product of the loops",
         "attention": "fused attention; FLOPs of its two contractions",
         "dispatch": "contraction with a one-hot mask: MoE dispatch and combine",
+        "grouped": "a product whose rows each take the matrix that an index picks: experts without a capacity; FLOPs "
+        "2 x product of the loops but the picked one",
         "embedding": "rows of a table by index; no FLOPs",
         "loss": "cross entropy of logits and labels; one value",
         "norm": "layer, RMS or batch norm; `statistic` loops are the normalised ones, or it is given its statistics",
@@ -40,7 +42,7 @@ KINDS: Mapping[str, str] = MappingProxyType(
 )
 """Kind of operator -> what it does."""
 
-HEAVY = frozenset({"contraction", "convolution", "attention", "dispatch", "embedding"})
+HEAVY = frozenset({"contraction", "convolution", "attention", "dispatch", "grouped", "embedding"})
 Scalar = str | int | float | bool | tuple[int, ...]
 
 
@@ -208,6 +210,9 @@ class Operator(Shown):
         everything = float(math.prod(x.size for x in self.loops))
         if self.kind in ("contraction", "dispatch"):
             return 2.0 * everything
+        if self.kind == "grouped":
+            picked = str(self.attributes.get("pick", ""))
+            return 2.0 * math.prod(x.size for x in self.loops if x.name != picked)
         if self.kind == "attention":
             return 4.0 * everything
         if self.kind == "convolution":

@@ -11,6 +11,7 @@ from ....errors import InputError
 from ..operator import Operator
 from .draws import kept, normal, uniform
 from .loops import Local, join_loops, split_loops
+from .picking import picked
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -153,7 +154,7 @@ def view(local: Local, operands: Sequence[Tensor]) -> Tensor:
         return torch.nn.functional.pad(x, widths, value=float(a["value"]))
     known: Mapping[str, Callable[[], Tensor]] = {
         "select": lambda: x.select(a["dim"], a["index"]),
-        "index": lambda: x[(slice(None),) * a["dim"] + (operands[1],)],
+        "index": lambda: picked(local, x, operands[1], a["dim"]),
         "reshape": lambda: x.reshape(shape),
         "roll": lambda: x.roll(a["shifts"], a["dims"]),
         "flip": lambda: x.flip(a["dims"]),

@@ -13,6 +13,7 @@ from ..operator import Operator
 from .calls import call
 from .draws import kept
 from .elementwise import elementwise, result_loops, view
+from .grouped import grouped
 from .loops import Local, join_loops, split_loops
 from .statistics import cross_entropy_rows, log_sum_exp, moments, picked_rows
 
@@ -324,6 +325,7 @@ COMPUTE: Mapping[str, Callable[[Local, Sequence[Any]], Any]] = MappingProxyType(
     {
         "contraction": _contraction,
         "dispatch": _contraction,
+        "grouped": grouped,
         "attention": _attention,
         "convolution": _convolution,
         "embedding": _embedding,

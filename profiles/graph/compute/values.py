@@ -44,8 +44,9 @@ def make_parameter(graph: Graph, name: str, seed: int, dtype: str) -> Tensor:
     for i, k in graph.consumers[name]:
         op = graph.operators[i]
         reduced = [loop for group in op.parsed.operands[k] for loop in group if loop in op.parsed.reduced]
-        if op.kind in ("contraction", "dispatch", "convolution"):
-            terms = max(terms, math.prod(op.sizes[loop] for loop in reduced))
+        if op.kind in ("contraction", "dispatch", "convolution", "grouped"):
+            picked = op.attributes.get("pick")
+            terms = max(terms, math.prod(op.sizes[loop] for loop in reduced if loop != picked))
         elif op.kind == "embedding":
             terms = max(terms, entry.shape[-1])
         elif op.kind == "norm" and k in ((2, 3) if op.attributes.get("statistics") == "running" else (1,)):
@@ -143,6 +144,8 @@ def _limit(op: Operator, k: int) -> int | None:
     attributes: Mapping[str, Any] = op.attributes
     if attributes.get("fn") == "one_hot":
         return op.sizes[str(attributes["loop"])]
+    if op.kind == "grouped" and k == 2:
+        return op.sizes[str(attributes["pick"])]
     if k != 1:
         return None
     if op.kind == "view" and attributes.get("fn") == "index":

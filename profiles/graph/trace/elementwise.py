@@ -32,6 +32,9 @@ _BINARY = {
 _DISCRETE = {"eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "sign", "floor"}
 
 
+_NOTHING = {("add", 0), ("sub", 0), ("mul", 1), ("div", 1), ("power", 1)}
+
+
 def pointwise(
     step: Step, fn: str, tensors: Sequence[Value], saves: Sequence[int] = (), word: str = "", dtype: str = "",
     **attributes: Scalar,
@@ -88,6 +91,8 @@ def _read_back(fn: str, x: Value, y: Value) -> tuple[int, ...]:
 
 
 def _by_number(step: Step, fn: str, x: Value, y: float) -> Value:
+    if (fn, y) in _NOTHING and x.dtype == step.dtypes[0] and not step.draft.inference:
+        return x
     if fn == "mul":
         return pointwise(step, "scale", [x], factor=number(y))
     if fn == "div":

@@ -11,8 +11,10 @@ from ..operator import DTYPE_BYTES
 from .errors import why_not
 from .fallback.decompose import decomposed
 from .inputs import named_inputs, with_loss
-from .outputs import loss_of, results_of, without_writing
-from .tidy import LARGEST
+from .outputs import loss_of, results_of, without_writing, writes_into_parts
+from .simpler.constants import LARGEST
+from .simpler.experts import STATIC, experts
+from .simpler.hints import without_hints
 from .values import Value
 
 __all__ = ["Exported", "Given", "Inner", "exported", "given_inputs", "lifted", "program_of"]
@@ -159,7 +161,7 @@ def exported(
     """
     source = name or type(module).__name__
     given, batch = given_inputs(module, inputs, loss, labels, batch_dim, source)
-    whole = with_loss(module, loss, isinstance(inputs, Mapping))
+    whole = with_loss(module, loss, isinstance(inputs, Mapping), results=inference)
     programs = [program_of(whole, given, batch_dim, batch * k, module, source, known, inference) for k in (1, 2)]
     one, two = (_read(p, given, batch * k, module, source, inference) for k, p in enumerate(programs, start=1))
     names = [[_operator(node) for node in x.calls] for x in (one, two)]
@@ -204,7 +206,8 @@ def lifted(
     source = type(module).__name__
     given = named_inputs(module, inputs, source) | ({} if loss is None else {"labels": labels})
     try:
-        program = torch.export.export(with_loss(module, loss, isinstance(inputs, Mapping)), (given,), strict=False)
+        with experts(module, STATIC), without_hints():
+            program = torch.export.export(with_loss(module, loss, isinstance(inputs, Mapping)), (given,), strict=False)
     except Exception as error:
         raise InputError(why_not(error, source, module)) from None
     parts = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
@@ -231,9 +234,9 @@ def program_of(
         shape[batch_dim] = batch
         example[key] = torch.empty(shape, dtype=x.dtype, device=place)
     try:
-        with torch.set_grad_enabled(not inference):
+        with torch.set_grad_enabled(not inference), experts(module, STATIC), without_hints():
             program = torch.export.export(whole, (example,), strict=False)
-            program = without_writing(program) if inference else program
+            program = without_writing(program) if inference or writes_into_parts(program) else program
             program.graph.eliminate_dead_code()  # what nothing reads needs no words
             return decomposed(program, known, keep=not inference)
     except Exception as error:
@@ -267,7 +270,7 @@ def _read(program: Any, given: Mapping[str, Any], batch: int, module: Any, sourc
     results = (results_of if inference else loss_of)(program, nodes, source)
     calls = [node for node in program.graph.nodes if node.op == "call_function"]
     constants = {
-        t.name: parts[t.name].detach().float().numpy()
+        t.name: (x.float() if (x := parts[t.name].detach()).is_floating_point() else x).numpy()
         for t in tensors
         if t.name in parts
         and not t.trainable
@@ -321,13 +324,13 @@ def _static(value: Any, node: Any, at: Exported) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _dtype(value: Any) -> str:
-    name = str(value.dtype).removeprefix("torch.") if hasattr(value, "dtype") else "int64"
-    if name not in DTYPE_BYTES:
 _PARTS = {"torch.complex32": "float16", "torch.complex64": "float32", "torch.complex128": "float64"}
 """Complex numbers are kept as pairs of these."""
 
 
+def _dtype(value: Any) -> str:
+    name = str(value.dtype).removeprefix("torch.") if hasattr(value, "dtype") else "int64"
+    if name not in DTYPE_BYTES:
         raise InputError(f"dtype {name} is not known to graphs; known: {', '.join(DTYPE_BYTES)}")
     return name
 

@@ -29,8 +29,13 @@ def named_inputs(module: Any, inputs: Sequence[Any] | Mapping[str, Any], source:
     return found
 
 
-def with_loss(module: Any, loss: str | Callable[..., Any] | None, by_name: bool) -> Any:
-    """A module that takes inputs (and ``labels``) by name and returns the loss."""
+def with_loss(
+    module: Any, loss: str | Callable[..., Any] | None, by_name: bool, *, results: bool = False
+) -> Any:  # fmt: skip
+    """A module that takes inputs (and ``labels``) by name and returns the loss; or all that the module gives.
+
+    A module that gives a loss among other things (an output with ``loss``, as those of Hugging Face) returns that one.
+    """
     import torch
     from torch.nn import functional
 
@@ -52,6 +57,14 @@ def with_loss(module: Any, loss: str | Callable[..., Any] | None, by_name: bool)
         def forward(self, given: Mapping[str, Any]) -> Any:
             own = {key: x for key, x in given.items() if function is None or key != "labels"}
             result = self.traced(**own) if by_name else self.traced(*own.values())
-            return result if function is None else function(result, given["labels"])
+            if function is not None:
+                return function(result, given["labels"])
+            return result if results else _loss_among(result)
 
     return Traced()
+
+
+def _loss_among(result: Any) -> Any:
+    """The entry ``loss`` of an output with named entries; what is no such output as it is."""
+    found = result.get("loss") if isinstance(result, Mapping) else getattr(result, "loss", None)
+    return result if found is None else found

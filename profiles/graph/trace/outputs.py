@@ -7,7 +7,7 @@ from typing import Any
 
 from ....errors import InputError
 
-__all__ = ["loss_of", "results_of", "without_writing"]
+__all__ = ["loss_of", "results_of", "without_writing", "writes_into_parts"]
 
 
 def loss_of(program: Any, nodes: Mapping[str, Any], source: str) -> list[Any]:
@@ -64,3 +64,18 @@ def without_writing(program: Any) -> Any:
     """
     calls = [node for node in program.graph.nodes if node.op == "call_function" and hasattr(node.target, "_schema")]
     return program.run_decompositions({}) if any(node.target._schema.is_mutable for node in calls) else program
+
+
+def writes_into_parts(program: Any) -> bool:
+    """Whether a call writes into a view of a tensor, such as a slice, so that others of its views change."""
+    return any(
+        node.op == "call_function" and hasattr(node.target, "_schema") and node.target._schema.is_mutable
+        and node.target._schema.arguments and _is_view(node.args[0])
+        for node in program.graph.nodes
+    )  # fmt: skip
+
+
+def _is_view(node: Any) -> bool:
+    schema = getattr(getattr(node, "target", None), "_schema", None)
+    alias = schema.arguments[0].alias_info if schema is not None and schema.arguments else None
+    return alias is not None and not alias.is_write and not schema.is_mutable

@@ -10,11 +10,10 @@ import numpy as np
 
 from ..notation import Dims, Formula
 from ..operator import Operator
+from .simpler.constants import Constants
+from .simpler.experts import grouped
 
 __all__ = ["tidied"]
-
-LARGEST = 1 << 24
-"""Constants of more elements than this are not looked at."""
 
 
 def tidied(
@@ -23,7 +22,8 @@ def tidied(
     """The same computation with fewer operators; some may be left without readers.
 
     A number that multiplies a contraction becomes its ``scale``. A mask that lets a query see the keys up to its own
-    position, however it was made, becomes ``causal`` of the softmax or the fused attention that it goes into.
+    position, however it was made, becomes ``causal`` of the softmax or the fused attention that it goes into. Weights
+    that are picked for each row are not copied: their product becomes a ``grouped`` one.
 
     Parameters
     ----------
@@ -34,7 +34,8 @@ def tidied(
     results : collection of str
         Operators whose values are asked for: they stay as they are.
     """
-    return _unflattened(_causal(_scaled(list(operators), results), constants))
+    scaled = grouped(_scaled(list(operators), results))
+    return _unflattened(_causal(scaled, Constants(scaled, constants)))
 
 
 def _scaled(operators: list[Operator], results: Collection[str]) -> list[Operator]:
@@ -97,14 +98,13 @@ def _seen_through(view: Operator, dims: Dims) -> Dims | None:
     return tuple(tuple(mine[x] for x in g) for g in read)
 
 
-def _causal(operators: list[Operator], constants: Mapping[str, Any]) -> list[Operator]:
+def _causal(operators: list[Operator], known: Constants) -> list[Operator]:
     made = {op.name: op for op in operators}
-    known: dict[str, np.ndarray | None] = dict(constants)
     out: list[Operator] = []
     for op in operators:
         if op.kind == "softmax" and not op.attributes.get("causal"):
             masked = made.get(op.inputs[0])
-            bare = _unmasked(masked, made, known) if masked is not None else None
+            bare = _unmasked(masked, known) if masked is not None else None
             ends = list(op.parsed.result[-2:])
             one = list(map(len, ends)) == [1, 1]  # a position is the index of one loop
             if bare is not None and one and op.loop(ends[1][0]).split == "statistic":
@@ -112,88 +112,45 @@ def _causal(operators: list[Operator], constants: Mapping[str, Any]) -> list[Ope
                 nodes = op.nodes if masked is None else _both(masked, op)
                 op = replace(op, inputs=(bare,), attributes={**op.attributes, **extra}, nodes=nodes)
         elif op.kind == "attention" and len(op.inputs) == 4:
-            allowed = _value(op.inputs[3], made, known)
-            if allowed is not None and _sees_the_past(allowed if allowed.dtype == bool else np.isfinite(allowed)):
-                formula = op.formula.rpartition("->")
+            allowed = known(op.inputs[3])
+            seen = None if allowed is None else allowed if allowed.dtype == bool else allowed == 0
+            zero = allowed is not None and (allowed.dtype == bool or bool(((allowed == 0) | (allowed <= LOWEST)).all()))
+            past, everything = (seen is not None and zero and ask(seen) for ask in (_sees_the_past, np.all))
+            if past or everything:
+                operands, _, result = op.formula.rpartition("->")
+                extra = {"causal": True} if past else {}
                 op = replace(
-                    op, inputs=op.inputs[:3], formula=f"{formula[0].rpartition(',')[0]} -> {formula[2].strip()}",
-                    attributes={**op.attributes, "causal": True},
+                    op, inputs=op.inputs[:3], formula=f"{operands.rpartition(',')[0]} -> {result.strip()}",
+                    loops=tuple(op.loops), attributes={**op.attributes, **extra},
                 )  # fmt: skip
         out.append(op)
     return out
 
 
-def _unmasked(op: Operator, made: Mapping[str, Operator], known: dict[str, np.ndarray | None]) -> str | None:
+LOWEST = -1e4
+"""Scores that masks add are at most this, the lowest of a dtype or −∞."""
+
+
+def _unmasked(op: Operator, known: Constants) -> str | None:
     """The operand of a causal mask, if `op` is one: what stays visible is what is not −∞ (or the dtype's lowest)."""
-    fn, lowest = op.attributes.get("fn"), -1e4
-    if fn == "masked_fill" and float(op.attributes["value"]) <= lowest:  # pyright: ignore[reportArgumentType]
-        hidden = _value(op.inputs[1], made, known)
+    fn = op.attributes.get("fn")
+    if fn == "masked_fill" and float(op.attributes["value"]) <= LOWEST:  # pyright: ignore[reportArgumentType]
+        hidden = known(op.inputs[1])
         return op.inputs[0] if hidden is not None and _sees_the_past(hidden == 0) else None
     if fn == "where":
-        seen, fill = _value(op.inputs[0], made, known), _value(op.inputs[2], made, known)
-        low = fill is not None and bool((fill <= lowest).all())
+        seen, fill = known(op.inputs[0]), known(op.inputs[2])
+        low = fill is not None and bool((fill <= LOWEST).all())
         return op.inputs[1] if seen is not None and low and _sees_the_past(seen != 0) else None
     if fn == "add" and len(op.inputs) == 2:
-        plus = _value(op.inputs[1], made, known)
-        if plus is not None and bool(((plus == 0) | (plus <= lowest)).all()) and _sees_the_past(plus == 0):
+        plus = known(op.inputs[1])
+        if plus is not None and bool(((plus == 0) | (plus <= LOWEST)).all()) and _sees_the_past(plus == 0):
             return op.inputs[0]
     return None
 
 
 def _sees_the_past(seen: np.ndarray) -> bool:
-    """Whether a mask over (query, key), with dimensions of size 1 before, is true where key ≤ query."""
-    if seen.ndim < 2 or seen.size != seen.shape[-1] * seen.shape[-2] or seen.shape[-1] != seen.shape[-2]:
+    """Whether a mask over (…, query, key) is true where key ≤ query, the same for all else."""
+    if seen.ndim < 2 or seen.shape[-1] != seen.shape[-2]:
         return False
     side = seen.shape[-1]
-    return side > 1 and bool((seen.reshape(side, side) == np.tri(side, dtype=bool)).all())
-
-
-def _value(name: str, made: Mapping[str, Operator], known: dict[str, np.ndarray | None]) -> np.ndarray | None:
-    """The value of what is made of constants alone; None if it is not, or not known."""
-    if name not in known:
-        op = made.get(name)
-        known[name] = None if op is None or op.bytes > LARGEST * 8 else _computed(op, made, known)
-    return known[name]
-
-
-_FUNCTIONS: Mapping[str, Any] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "eq": np.equal, "ne": np.not_equal, "lt": np.less,
-    "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "and": np.logical_and, "or": np.logical_or,
-}  # fmt: skip
-
-
-def _computed(op: Operator, made: Mapping[str, Operator], known: dict[str, np.ndarray | None]) -> np.ndarray | None:
-    a, fn = op.attributes, str(op.attributes.get("fn", "rearrange"))
-    xs = [_value(name, made, known) for name in op.inputs]
-    operands = [x for x in xs if x is not None]
-    if len(operands) < len(xs) or op.kind not in ("elementwise", "view"):
-        return None
-    number: Any = float(a["value"]) if "value" in a else None  # pyright: ignore[reportArgumentType]
-    if fn == "full":
-        out = np.full(op.shape, number)
-    elif fn == "arange":
-        out = float(a.get("start", 0)) + float(a.get("step", 1)) * np.arange(op.shape[0])  # pyright: ignore
-    elif fn in ("triu", "tril"):
-        out = (np.triu if fn == "triu" else np.tril)(operands[0], int(a.get("diagonal", 0)))  # pyright: ignore
-    elif fn in _FUNCTIONS:
-        out = _FUNCTIONS[fn](operands[0], operands[1] if len(operands) > 1 else number)
-    elif fn == "not":
-        out = operands[0] == 0
-    elif fn == "masked_fill":
-        out = np.where(operands[1], number, operands[0])
-    elif fn == "where":
-        out = np.where(*operands)
-    elif fn == "scale":
-        factor, term = float(a.get("factor", 1)), float(a.get("term", 0))  # pyright: ignore
-        out = operands[0] * factor + term
-    elif fn in ("cast", "detach", "copy"):
-        out = operands[0]
-    elif fn == "slice" and a["start"] == 0 and a.get("step", 1) == 1:
-        out = operands[0][tuple(slice(0, n) for n in op.shape)]
-    elif fn == "rearrange" and [x for g in op.parsed.operands[0] for x in g] == [
-        x for g in op.parsed.result for x in g
-    ]:
-        out = operands[0].reshape(op.shape)
-    else:
-        return None
-    return np.asarray(out).astype(bool) if op.dtype == "bool" else np.asarray(out)
+    return side > 1 and bool((seen == np.tri(side, dtype=bool)).all())

@@ -10,7 +10,7 @@ from .draft import Axes, Labels
 from .step import Handler, Result, Step, number, values
 from .values import ONE, Atoms, Size, Value, reshaped, total
 
-__all__ = ["HANDLERS", "reshape"]
+__all__ = ["HANDLERS", "reshape", "sliced"]
 
 
 def reshape(step: Step, x: Value, sizes: Sequence[Size], word: str = "") -> Value:
@@ -201,6 +201,21 @@ def joined(step: Step, parts: Sequence[Value], dim: int, size: Size) -> Value:
     )  # fmt: skip
 
 
+def _slice_scatter(step: Step) -> Result:
+    """A tensor with a part of one dimension taken from another."""
+    a = step.args
+    x, part, dim = a["self"], a["src"], a["dim"] % len(a["self"].dims)
+    size, width = total(x.dims[dim]), total(part.dims[dim])
+    start = a["start"] if a["start"] is not None else 0
+    start += 0 if start >= 0 else size[0]
+    if a["step"] != 1 or size[0] != size[1]:
+        raise step.unknown("only parts without gaps of a dimension that does not grow are known")
+    after = start + width[0]
+    parts = [sliced(step, x, dim, 0, (start, start))] if start else []
+    parts += [part, *([sliced(step, x, dim, after, (size[0] - after,) * 2)] if after < size[0] else [])]
+    return joined(step, parts, dim, size) if len(parts) > 1 else part
+
+
 def _stack(step: Step) -> Result:
     parts, dim = values(step.args["tensors"]), step.args["dim"] % len(step.sizes[0])
     sizes = list(step.sizes[0])
@@ -236,30 +251,6 @@ def _roll(step: Step) -> Result:
     )  # fmt: skip
 
 
-def _index(step: Step) -> Result:
-    """Rows along one dimension, by a tensor of indices; of a table of rows it is an embedding."""
-    x, a = step.x, step.args
-    if step.word == "index":
-        listed = list(a["indices"])
-        places = [k for k, v in enumerate(listed) if v is not None]
-        if len(places) != 1 or not listed[places[0]].dtype.startswith("int"):
-            raise step.unknown("only one tensor of indices is known")
-        dim, ids = places[0], listed[places[0]]
-    else:
-        dim, ids = a["dim"] % len(x.dims), a["index"]
-    if total(x.dims[dim])[0] != total(x.dims[dim])[1]:
-        raise step.unknown("picks samples of the batch")
-    picked = [f"index {k}" if d else None for k, d in enumerate(ids.dims)]
-    into: list[Hashable | None] = [k if d else None for k, d in enumerate(x.dims)]
-    result = [*into[:dim], *picked, *into[dim + 1 :]]
-    if len(x.dims) == 2 and dim == 0:
-        return step.draft.add("index", "embedding", Axes([(x, into), (ids, picked)], result), saves=(1,))
-    return step.draft.add(
-        "index", "view", Axes([(x, into), (ids, picked)], result, splits={dim: "whole"}), saves=(1,),
-        attributes={"fn": "index", "dim": dim},
-    )  # fmt: skip
-
-
 def _upsample(step: Step) -> Result:
     """Nearest neighbours by a whole factor: every pixel repeated."""
     x, rank = step.x, len(step.x.dims)
@@ -286,13 +277,13 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("roll", "flip"), _roll),
     **dict.fromkeys(("cat", "concat", "concatenate"), _cat),
     "broadcast_tensors": _broadcast,
-    **dict.fromkeys(("index", "index_select"), _index),
     **dict.fromkeys(("upsample_nearest1d", "upsample_nearest2d"), _upsample),
     "narrow": _slice,
     "repeat": _repeat,
     "repeat_interleave": _repeat_interleave,
     "select": _select,
     "slice": _slice,
+    "slice_scatter": _slice_scatter,
     "stack": _stack,
     "unbind": _unbind,
 }  # fmt: skip

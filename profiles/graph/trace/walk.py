@@ -14,6 +14,7 @@ from .draft import Draft
 from .errors import line_of
 from .export import Exported, Inner
 from .fallback import fall_back
+from .handlers import picking
 from .handlers.samples import with_counts
 from .step import Handler, Result, Step
 from .values import Size, Value
@@ -25,6 +26,7 @@ HANDLERS: Mapping[str, Handler] = {
     **layers.HANDLERS,
     **products.HANDLERS,
     **views.HANDLERS,
+    **picking.HANDLERS,
 }
 IGNORED = frozenset({"_assert_tensor_metadata", "_assert_async", "sym_constrain_range_for_size"})
 SIZED = frozenset(  # their arguments are sizes, which may grow with the batch

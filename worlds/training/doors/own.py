@@ -26,9 +26,12 @@ MODULE = "module"
 def module_of_plan(plan: TrainingPlan, path: Path) -> tuple[ModuleLoss | None, str]:
     """The module that the plan's graph is of, and its name; or none, and why."""
     from ....profiles.graph import zoo_module
+    from ....profiles.graph.hf import is_hf
     from ....profiles.graph.module_loss import ModuleLoss
     from ....profiles.graph.named import module_of
 
+    if is_hf(plan.model.module):
+        return module_of(plan.model.module, "run"), plan.model.module
     if plan.model.module:
         file, _, name = plan.model.module.rpartition(":")
         found = next((x for x in (Path(file), path.parent / file) if x.is_file()), None)

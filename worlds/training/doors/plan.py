@@ -10,6 +10,7 @@ from typing import Any, cast
 from ....errors import InfeasibleError, InputError, LimitError
 from ....files import check_target
 from ....profiles.graph import Graph, in_zoo, zoo_graph
+from ....profiles.graph.hf import is_hf, located, with_sequence
 from ....simulator.training import simulate_training
 from ....simulator.training.plan.file import TrainingPlan
 from ...cases import called
@@ -70,7 +71,7 @@ def decided(asked: Asked) -> Answer:
         text.append(plan.explain())
     else:
         graph = data.graph_of(chosen)
-        plan = _with_own(plan, graph, asked.folder, chosen.model)
+        plan = _with_own(plan, graph, asked.folder, chosen.model, chosen.workload.sequence)
         written = _beside(plan, asked.out)
         if options.picture is not None:
             from .picture import write_picture
@@ -81,10 +82,12 @@ def decided(asked: Asked) -> Answer:
     return Answer("\n".join(text), _document(found, failed, best, plan), plan, plan, tuple(written))
 
 
-def _with_own(plan: TrainingPlan, graph: Graph, folder: Path, model: str) -> TrainingPlan:
+def _with_own(plan: TrainingPlan, graph: Graph, folder: Path, model: str, sequence: int | None) -> TrainingPlan:
     """The plan with its graph, where the model is none of the zoo's."""
     if in_zoo(graph.name) and zoo_graph(graph.name).digest == graph.digest:
         return plan
+    if is_hf(model):
+        return plan.with_graph(graph, located(with_sequence(model, sequence), folder))
     return plan.with_graph(graph, str(folder / model) if (folder / model.rpartition(":")[0]).is_file() else "")
 
 
