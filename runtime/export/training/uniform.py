@@ -70,6 +70,9 @@ def uniform_layout(plan: TrainingPlan, graph: Graph) -> Uniform:
     InputError
         If it is not uniform; names the first stage that is not, and what it does.
     """
+    if plan.further_clusters:
+        where = " + ".join(map(str, plan.clusters))
+        raise InputError(f"export: the plan spans {where}; one kind of device is known there; {ELSE}")
     _check_chain(plan)
     found = [_stage(plan, graph, s) for s in range(len(plan.stages))]
     for s, sizes in enumerate(found):
