@@ -1,7 +1,7 @@
 """What others measured and published, beside what is predicted of it: a module for each world.
 
-`megatron`, `later` and `fresh` hold published training runs with their sources; other measurements stand with the
-figures of their papers.
+`megatron`, `later`, `fresh` and `parallel` hold published training runs with their sources; other measurements stand
+with the figures of their papers.
 """
 
 from __future__ import annotations

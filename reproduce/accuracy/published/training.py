@@ -13,8 +13,9 @@ from . import Tell
 from .fresh import split
 from .later import chosen, reported
 from .megatron import points
+from .parallel import runs as parallel_runs
 
-__all__ = ["FRESH_SOURCES", "LATER_SOURCES", "SOURCES", "lines"]
+__all__ = ["FRESH_SOURCES", "LATER_SOURCES", "PARALLEL_SOURCES", "SOURCES", "lines"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,11 @@ PARTS: dict[str, dict[str, Any]] = {
         "why": "of runs looked up on 28 November 2026 and split by a seed the part to report on: computed once, when "
         "the levels were fitted to the other part, and nothing was changed after",
     },
+    "parallel": {
+        "sample": "out",
+        "why": "runs with context parallelism or hybrid sharding, looked up on 28 November 2026 when the estimate had "
+        "learned these and the levels stood; all reported, computed once, nothing changed after",
+    },
     "seen": {
         "sample": "partly",
         "why": "of runs looked up in November 2026 the part to report on, whose errors were known when what FSDP, "
@@ -101,6 +107,13 @@ FRESH_SOURCES = {
     "TinyLlama, A100-40GB": Published("Zhang et al.", "16 A100-40GB", "2023", "out", LATER),
 }
 """The same of `fresh`."""
+PARALLEL_SOURCES = {
+    "DGX Cloud recipes, cp 2": Published("NVIDIA", "8 to 2,304 H100", "2025", "out", LATER),
+    "NeMo 24.07, FP8, cp 2": Published("NVIDIA", "8 and 64 H100", "2024", "out", LATER),
+    "Megatron Bridge, FP8, cp 2": Published("NVIDIA", "1,024 H100", "2025", "out", LATER),
+    "fms-fsdp, A100-80GB": Published("IBM, PyTorch FSDP", "128 A100-80GB", "2024", "out", LATER),
+}
+"""The same of `parallel`."""
 
 
 def lines(seed: int, tell: Tell) -> tuple[Line, ...]:
@@ -147,6 +160,7 @@ def _estimates(tell: Tell) -> Iterator[Line]:
         (reported(), LATER_SOURCES, "reported", "seen"),
         (fitted, FRESH_SOURCES, "chosen", "chosen"),
         (unseen, FRESH_SOURCES, "reported", "reported"),
+        (parallel_runs(), PARALLEL_SOURCES, "reported", "parallel"),
     )
     for runs, sources, part, how in parts:
         by_source: dict[str, list[tuple[float | None, float | None]]] = {}

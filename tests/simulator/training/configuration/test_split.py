@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from meshwright.reproduce.accuracy.published.fresh import split
+from meshwright.reproduce.accuracy.published.parallel import runs
 from split import chosen, reported
 
 PAGE = (Path(__file__).parents[4] / "docs" / "training-estimate.md").read_text("utf-8")
@@ -59,6 +60,14 @@ def test_runs_found_later(part, source):
     assert cells[6] == words(times)
 
 
+PARALLEL = {  # source: median and largest error
+    "DGX Cloud recipes, cp 2": (0.04, 0.16),
+    "NeMo 24.07, FP8, cp 2": (0.08, 0.12),
+    "Megatron Bridge, FP8, cp 2": (0.04, 0.06),
+    "fms-fsdp, A100-80GB": (0.06, 0.17),
+}
+
+
 def words(times: list[float]) -> str:
     """As the page writes them."""
     ends = " to ".join(f"{100 * e:+.1f}".replace("-", "−") for e in (min(times), max(times)))
@@ -89,6 +98,22 @@ def test_fresh_runs(fresh_errors):
         every = [e for key, times in fresh_errors.items() if key[0] == part for e in times]
         line = next(line for line in PAGE.splitlines() if line.startswith(row))
         assert [cell.strip() for cell in line.strip("|").split("|")][4] == words(every)
+
+
+def test_runs_with_context_parallelism_or_hybrid_sharding():
+    found: dict[str, list[float]] = {}
+    for point in runs():
+        found.setdefault(point.source, []).append(point.errors()[0])
+    assert list(found) == list(PARALLEL)
+    found["all"] = [e for times in found.values() for e in times]
+    for source, times in found.items():
+        row = next(line for line in PAGE.splitlines() if line.startswith(f"| **reported** | {source} | {len(times)} |"))
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        assert cells[3] == words(times), source
+        if source != "all":
+            median, largest = PARALLEL[source]
+            assert np.median(np.abs(times)) < median, source
+            assert np.max(np.abs(times)) < largest, source
 
 
 def test_no_fresh_run_is_in_both_parts():
