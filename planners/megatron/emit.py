@@ -50,9 +50,9 @@ def training_plan(
     """A configuration as a plan: pp x interleave stages on pp meshes of dp x cp x tp devices, with the estimate's
     times.
 
-    The plan can be simulated, drawn and explained. It names layers where plans of a graph name operators (0 the
-    embedding, 1 … the layers, last the output layer) and no shardings, so that it cannot be run or exported. Its
-    network adapters have the rate that they reach.
+    The plan can be simulated, drawn, explained, and run and exported by a decoder of its shape
+    (`runtime.training.configured`). It names layers where plans of a graph name operators (0 the embedding, 1 … the
+    layers, last the output layer), and degrees instead of shardings. Its network adapters have the rate that they reach.
 
     Parameters
     ----------
@@ -159,9 +159,14 @@ def training_plan(
         meshes=meshes,
         stages=tuple(stages),
         transfers=transfers,
-        planner=PlannerEntry(name="megatron-search", options={**said, "stack": stack.name}),
+        planner=PlannerEntry(name="megatron-search", options={**said, "stack": stack.name, "shape": _plain(shape)}),
         cost_source=whole.breakdown.source,
     )
+
+
+def _plain(shape: TransformerShape) -> dict[str, Any]:
+    """The fields that are given, as numbers and words."""
+    return {name: value for name, value in asdict(shape).items() if value is not None}
 
 
 def _layers(shape: TransformerShape, c: Settings) -> list[tuple[int, int]]:

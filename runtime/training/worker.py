@@ -31,13 +31,14 @@ def main(arguments: list[str]) -> None:
     import torch
     import torch.distributed as dist
 
+    from .configured.job import decoder_job
     from .job import run_job
     from .measure.job import measure_job
     from .measure.slices_job import measure_sliced_job, measure_slices_job
 
     kinds = {
         "run": run_job, "measure": measure_job, "measure_sliced": measure_sliced_job,
-        "measure_slices": measure_slices_job,
+        "measure_slices": measure_slices_job, "decoder": decoder_job,
     }  # fmt: skip
 
     torch.set_num_threads(1)

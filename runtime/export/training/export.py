@@ -13,8 +13,10 @@ from ....errors import InputError
 from ....profiles.graph import Graph
 from ....simulator.training.plan.file import TrainingPlan
 from ....simulator.training.plan.graph import check_graph, planned_graph
+from ...training.configured import is_configured
 from ..options import ExportOptions
 from ..tree import File, write_tree
+from .configured import decoder_files
 from .deepspeed import deepspeed
 from .megatron import megatron
 from .torch import torch_files
@@ -40,7 +42,8 @@ def export_training(
     plan : TrainingPlan
         What to train, and how.
     to : {"torch", "megatron", "deepspeed"}
-        DTensor placements, stage modules and a program for torchrun; arguments of Megatron-LM; a configuration of
+        DTensor placements, stage modules and a program for torchrun (of planner search's plans: a decoder and its
+        configuration, for torch alone); arguments of Megatron-LM; a configuration of
         DeepSpeed. The latter two where the plan is uniform enough.
     out : path
         Folder to write to: new, empty, or an earlier export's (whose files are replaced).
@@ -72,12 +75,15 @@ def export_training(
             near = difflib.get_close_matches(str(name), known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"a training plan goes to {', '.join(known)}"
             raise InputError(f"export: unknown {what} {name!r}; {hint}")
-    if graph is None:
-        graph = planned_graph(plan, plan_path)
+    if to == "torch" and is_configured(plan):
+        files = decoder_files(plan)
     else:
-        graph = graph.with_batch(plan.microbatch)
-        check_graph(plan, graph)
-    files = TRAINING_TARGETS[to](plan, graph, ExportOptions(**options))
+        if graph is None:
+            graph = planned_graph(plan, plan_path)
+        else:
+            graph = graph.with_batch(plan.microbatch)
+            check_graph(plan, graph)
+        files = TRAINING_TARGETS[to](plan, graph, ExportOptions(**options))
     digest = hashlib.sha256(plan.to_json().encode()).hexdigest()
     about = {"target": f"training-{to}", "meshwright": __version__, "plan_sha256": digest}
     return write_tree(files, out, about, force)

@@ -1,0 +1,94 @@
+"""A plan of the configuration search is run, and exported as a program that needs torch alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from meshwright.errors import InputError
+from meshwright.planners.megatron.emit import training_plan
+from meshwright.runtime.export.training import export_training
+from meshwright.runtime.training.configured import config_of, is_configured, run_configured
+from meshwright.simulator import Cluster
+from meshwright.simulator.training import TrainingPlan, TransformerShape
+from meshwright.simulator.training.configuration.mixture.parts import Experts, Latent
+
+torch = pytest.importorskip("torch")
+from meshwright.runtime.training.decoder.model import Chunk  # noqa: E402
+
+GPT = TransformerShape(4, 32, 4, vocab=64, seq=16)
+MIXTURE = TransformerShape(
+    4, 32, 4, 2, 64, 64, 16, gated=True, experts=Experts(4, 2, 32, shared_ffn=16, dense_layers=1)
+)
+CLUSTER = Cluster(1, 2, "a100-80gb")
+
+
+def test_a_plan_says_what_its_decoder_needs(tmp_path: Path) -> None:
+    plan = training_plan(
+        MIXTURE, Cluster(1, 8, "a100-80gb"), 8, tp=1, pp=2, dp=4, microbatch=1, ep=2, zero=3, shard=2, recompute="full"
+    )
+    plan.save(tmp_path / "plan.json")
+    config = config_of(TrainingPlan.load(tmp_path / "plan.json"))
+    assert is_configured(plan)
+    assert (config.way.shard, config.way.reshard, config.way.ep, config.way.layers) == (2, True, 2, (2, 2))
+    assert (config.shape.experts, config.shape.dense, config.shape.shared_ffn) == (4, (0,), 16)
+
+
+def test_what_the_decoder_does_not_do_is_refused() -> None:
+    latent = TransformerShape(4, 32, 4, vocab=64, seq=16, gated=True, head_dim=12, latent=Latent(8, 4, 8))
+    plan = training_plan(latent, CLUSTER, 4, tp=1, pp=2, dp=1, microbatch=1)
+    with pytest.raises(InputError, match="does not do latent attention"):
+        config_of(plan)
+
+
+def test_a_run_is_held_against_one_process() -> None:
+    plan = training_plan(GPT, CLUSTER, 4, tp=1, pp=1, dp=2, microbatch=1, zero=1)
+    run = run_configured(plan, steps=2)
+    assert run.apart is not None
+    assert run.apart < 1e-10, run.worst
+    assert len(run.losses) == len(run.seconds) == 2
+    assert "2 processes" in repr(run)
+
+
+DATA = """
+import torch
+def batches():
+    generator = torch.Generator().manual_seed(3)
+    start = torch.randint(64, (4, 1), generator=generator)
+    for _ in range(30):
+        yield (start + torch.arange(17)) % 64          # the next token is one more
+"""
+
+
+def test_the_exported_program_learns_from_data_without_meshwright(tmp_path: Path) -> None:
+    """Two processes of torchrun, in which importing Meshwright fails; the weights that it saves go on elsewhere."""
+    plan = training_plan(GPT, CLUSTER, 4, tp=2, pp=1, dp=1, microbatch=1)
+    out = tmp_path / "out"
+    export_training(plan, "torch", out)
+    (out / "data.py").write_text(DATA, encoding="utf-8")
+    (out / "start.py").write_text(
+        "import sys\nsys.modules['meshwright'] = None\nfrom decoder.train import main\nmain()\n", encoding="utf-8"
+    )
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0",
+        "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "start.py", "--dtype", "float32", "--lr", "0.01",
+        "--data", "data.py:batches", "--steps", "20", "--save", "weights.pt",
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=out, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    losses = [float(line.split()[3].rstrip(",")) for line in done.stdout.splitlines() if line.startswith("step")]
+    assert losses[-1] < losses[0] - 1.0
+    values = torch.load(out / "weights.pt", weights_only=True)
+    assert sum(x.numel() for x in values.values()) == GPT.params
+    whole = Chunk(config_of(plan).shape, range(GPT.layers))
+    assert whole.load_state_dict(values, strict=False).missing_keys == ["output.weight"]  # tied
+    tokens = (torch.arange(17) + 5).unsqueeze(0) % 64
+    logits = whole(tokens[:, :-1])
+    assert float(torch.nn.functional.cross_entropy(logits[0], tokens[0, 1:])) < losses[0] - 1.0
+    assert json.loads((out / "config.json").read_text())["way"]["tp"] == 2
