@@ -30,8 +30,10 @@ def with_counts(step: Step, twin: Mapping[str, Any], growth: Size) -> Step:
     growth : (int, int)
         Both batches.
     """
-    a, b = step.args.get("other"), twin.get("other")
-    if step.draft.inference or step.word.rstrip("_") not in _TAKES or not _is_number(a) or not _is_number(b) or a == b:
+    if step.draft.inference or step.word.rstrip("_") not in _TAKES:
+        return step
+    a, b = _number(step.args.get("other")), _number(twin.get("other"))
+    if a is None or b is None or a == b:
         return step
     if math.isclose(a * growth[1], b * growth[0], rel_tol=1e-12):
         return replace(step, args={**step.args, "other": _count(step, a / growth[0], growth)})
@@ -42,8 +44,8 @@ def with_counts(step: Step, twin: Mapping[str, Any], growth: Size) -> Step:
     return step
 
 
-def _is_number(x: Any) -> bool:
-    return isinstance(x, (int, float)) and not isinstance(x, bool)
+def _number(x: Any) -> float | None:
+    return x if isinstance(x, (int, float)) and not isinstance(x, bool) else None
 
 
 def _count(step: Step, each: float, growth: Size) -> Value:
