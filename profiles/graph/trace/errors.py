@@ -33,7 +33,10 @@ def why_not(error: Exception, source: str, module: Any) -> str:
 
 
 def line_of(node: Any) -> str:
-    """The innermost line of code that is neither torch's nor ours and made a call, as ``file.py:12``; "" if unknown."""
+    """The innermost line that is neither torch's nor ours and made a call, as ``file.py:12``; "" if unknown.
+
+    Torch keeps lines of `forward` only: a call in a function below is known by the line that calls the function.
+    """
     own = str(Path(__file__).parent)
     for path, line in reversed(_FRAME.findall(str(node.meta.get("stack_trace") or ""))):
         if not path.startswith((_torch_root(), own)):

@@ -130,7 +130,8 @@ class Walk:
             if counted is step:
                 self._check_numbers(step, node, twin)
             self.env[node] = self._handled(counted, handler)
-            self.calls.append(Call(node.target, handler, counted, tuple(self.draft.operators[before:])))
+            if handler is not None:  # else it has raised
+                self.calls.append(Call(node.target, handler, counted, tuple(self.draft.operators[before:])))
         except InputError as refusal:
             if self.draft.inference:
                 raise

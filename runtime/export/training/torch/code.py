@@ -161,7 +161,7 @@ def _call(operator: Operator, names: list[str], cut: tuple[str, str], logical: t
 
     def place(kind: str, what: Any) -> Verbatim:
         if kind == "operand":
-            return Verbatim(names[what])
+            return Verbatim(names[int(what)])
         if kind == "complex":
             raise _cannot(operator, "reads complex numbers")
         if kind == "rows":
