@@ -12,7 +12,7 @@ from typing import Any
 from ...errors import InfeasibleError, InputError
 from ...reprs import Shown
 from ...simulator import Cluster
-from ...simulator.training.configuration.kernels import DTYPE_BYTES, TF32
+from ...simulator.training.configuration.kernels import DTYPE_BYTES, FP8, FP8_PEAK, TF32
 from ...simulator.training.configuration.model import shape_of
 from .result import Configuration, SearchResult
 from .search import search
@@ -133,7 +133,9 @@ def devices_for(
         raise InputError(f"{name}: expected a number > 0 (got {length!r})")
     count = ceil(length if tokens is None else tokens / (global_batch * shape.seq))
     options = dict(options)
-    per_second = cluster.spec.peak_flops * (1 if DTYPE_BYTES.get(options.get("dtype", "bf16"), 2) == 2 else TF32)
+    dtype = options.get("dtype", "bf16")
+    faster = FP8_PEAK if dtype == FP8 else 1.0 if DTYPE_BYTES.get(dtype, 2) == 2 else TF32
+    per_second = cluster.spec.peak_flops * faster
     # A causal kernel leaves out half of the scores that MFU counts: the bound must, too.
     flops = shape.model_flops(global_batch) - 3 * global_batch * shape.seq * shape.layers * shape.attention_flops // 2
     least = count * flops / (per_second * days * DAY_S)

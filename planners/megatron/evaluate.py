@@ -78,7 +78,8 @@ def possible(shape: TransformerShape, cluster: Cluster, space: Space) -> tuple[H
     rule first. A beginning that breaks a rule is not continued, and counts for all of its ends."""
     lengths = space.lengths
     strides = dict(zip(AXES, np.cumprod([1, *reversed(lengths.values())])[:-1][::-1].tolist(), strict=True))
-    places, index = np.zeros(1, dtype=np.int64), {name: np.zeros(1, dtype=np.int32) for name in AXES}
+    places: NDArray[np.int64] = np.zeros(1, dtype=np.int64)
+    index: dict[str, NDArray[np.int32]] = {name: np.zeros(1, dtype=np.int32) for name in AXES}
     left, broken = space.rows, Counter[int]()
     for axes, last in LEVELS:
         for name in axes:

@@ -5,13 +5,13 @@ from __future__ import annotations
 # A door checks what callers without a type checker give.
 # pyright: reportUnnecessaryIsInstance=false
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from ...errors import InputError
 from ...simulator import Cluster
 from ...simulator.training import CORE, MEGATRON_2022, Stack
-from ...simulator.training.configuration.kernels import DTYPE_BYTES
+from ...simulator.training.configuration.kernels import DTYPE_BYTES, FP8
 from ...wording import nearest
 from ..option_names import options_from
 from .means import ALL, DEGREES, NAMES, Means
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["SOFTWARE", "SearchOptions"]
 
-SOFTWARE: Mapping[str, Stack] = {"core": CORE, "megatron-2022": MEGATRON_2022}
+DEEPEP = replace(CORE, name="Megatron Core, DeepEP", dispatch_once=True)
+SOFTWARE: Mapping[str, Stack] = {"core": CORE, "megatron-2022": MEGATRON_2022, "core-deepep": DEEPEP}
 """Name -> training software."""
+DTYPES = (*DTYPE_BYTES, FP8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -64,10 +66,11 @@ class SearchOptions(Means):
         Pipelines: 1f1b, zb-h1, dualpipe; by default 1f1b.
     offload_optimizer : bool or both, optional
         Whether the optimizer is in the host's memory; by default false.
-    dtype : {"bf16", "fp16", "fp32"}
+    dtype : {"bf16", "fp16", "fp32", "fp8"}
         What is multiplied.
-    software : {"core", "megatron-2022"} or both
-        Training software: Megatron Core with its overlap, or Megatron-LM of 2021 and 2022.
+    software : {"core", "megatron-2022", "core-deepep"} or several
+        Training software: Megatron Core with its overlap, Megatron-LM of 2021 and 2022, or Megatron Core with DeepEP's
+        exchange of tokens.
     memory_fraction : float
         Share of a device's memory that a configuration may fill, context and fragmentation included.
 
@@ -95,8 +98,8 @@ class SearchOptions(Means):
             Space.of(1, 1, 1, stack=CORE, **{n: getattr(self, n) for n in NAMES if n not in DEGREES})
         except InputError as error:
             raise InputError(f"search: {error}") from None
-        if self.dtype not in DTYPE_BYTES:
-            raise InputError(f"search: dtype: expected one of {', '.join(DTYPE_BYTES)} (got {self.dtype!r})")
+        if self.dtype not in DTYPES:
+            raise InputError(f"search: dtype: expected one of {', '.join(DTYPES)} (got {self.dtype!r})")
         for word in self._software or ("",):
             if word not in SOFTWARE:
                 near = nearest(str(word), SOFTWARE)

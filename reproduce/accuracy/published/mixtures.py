@@ -2,8 +2,8 @@
 
 Written down with the split, and committed, before the estimate was run on any of them, but for DeepSeek-V3's, whose
 seconds were seen while the model was written (the first and the last stage of DualPipe were then put on one device, as
-its report has them). Rows of a source that differ only in overlap are a group; the groups of each source are shuffled by
-`SEED`, and the first half, rounded down, is what the model may be chosen by. ``python -m`` prints both parts.
+its report has them). Rows of a source that differ only in overlap are a group; the groups of each source are shuffled
+by `SEED`, and the first half, rounded down, is what the model may be chosen by. ``python -m`` prints both parts.
 
 Left out: Megatron Bridge's Qwen3-235B on H100s (its row misprints the batch), AutoModel's DeepSeek-V3 and Kimi K2 (61
 layers in stages that no rule here deals), its GPT-OSS (windows), the model zoo's long sequences (experts recomputed)
@@ -110,8 +110,8 @@ def bridge() -> Iterator[Run]:
 def deepseek() -> Iterator[Run]:
     """DeepSeek-V3's report (arXiv 2412.19437): 180 thousand H800 hours for a trillion tokens on 2,048 of them,
     failures and all; batch 15,360 of 4,096 tokens, 16 stages, 64-way experts over 8 nodes, ZeRO 1, DualPipe with its
-    overlap, FP8 with tokens sent in 8 bits, one layer for a further token. Taken: a microbatch of one; nothing recomputed (theirs:
-    norms and up-projections); scaling by blocks as by tensors; the default imbalance."""
+    overlap, FP8 with tokens sent in 8 bits, one layer for a further token. Taken: a microbatch of one; nothing
+    recomputed (theirs: norms and up-projections); scaling by blocks as by tensors; the default imbalance."""
     spec = replace(device(H100), name="h800-80gb", intra_node=LinkSpec(NETWORK, device(H100).intra_node.latency_s))
     stack = replace(CORE, name="DeepSeek-V3", dispatch_once=True, dispatch_bytes=1, gradient_bytes=4)
     said = {"tp": 1, "pp": 16, "dp": 128, "microbatch": 1, "global_batch": 15360, "ep": 64, "etp": 1, "zero": 1,
