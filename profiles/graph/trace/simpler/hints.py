@@ -1,4 +1,4 @@
-"""Modules of torch that look at a mask's values for a hint: traced without looking, the mask being applied as it is."""
+"""Code of torch that looks at values and computes the same without: for a hint, or to check what it is given."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ result: a mask that is causal is read off the traced operators (`tidy`)."""
 
 @contextmanager
 def without_hints() -> Iterator[None]:
-    """torch.nn.Transformer and its layers take the hint that they are given, and none by themselves."""
+    """torch.nn.Transformer takes the hint that it is given, and none by itself; distributions check no values."""
+    from torch.distributions import Distribution
     from torch.nn.modules import transformer
 
-    looks = getattr(transformer, LOOKS, None)
+    looks, checks = getattr(transformer, LOOKS, None), Distribution._validate_args  # pyright: ignore[reportPrivateUsage]
 
     def given(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:
         del mask, size
@@ -26,8 +27,10 @@ def without_hints() -> Iterator[None]:
 
     if looks is not None:
         setattr(transformer, LOOKS, given)
+    Distribution.set_default_validate_args(False)
     try:
         yield
     finally:
+        Distribution.set_default_validate_args(checks)
         if looks is not None:
             setattr(transformer, LOOKS, looks)
