@@ -9,10 +9,13 @@ from __future__ import annotations
 # A door checks what callers without a type checker give.
 # pyright: reportUnnecessaryIsInstance=false
 import hashlib
-
-import numpy as np
+from numbers import Integral
+from typing import TYPE_CHECKING
 
 from .errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["generator", "seed_sequence", "spawned", "stream_digest"]
 
@@ -25,7 +28,9 @@ def seed_sequence(seed: int, *names: str | int) -> np.random.SeedSequence:
     InputError
         If `seed` is not an integer >= 0.
     """
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+    import numpy as np  # here, since torch runs without it, and exported programs draw nothing
+
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
         raise InputError(f"seed: expected an integer >= 0 (got {seed!r})")
     digest = stream_digest(*names)
     key = tuple(int.from_bytes(digest[i : i + 4], "little") for i in range(0, 16, 4))
@@ -40,9 +45,13 @@ def stream_digest(*names: str | int) -> bytes:
 
 def generator(seed: int, *names: str | int) -> np.random.Generator:
     """A `numpy.random.Generator` for the stream `names` under `seed`."""
+    import numpy as np
+
     return np.random.default_rng(seed_sequence(seed, *names))
 
 
 def spawned(seed: int, k: int) -> int:
     """The seed of the k-th of many draws: draws under neighbouring seeds share none, as ``seed + k`` would."""
+    import numpy as np
+
     return int(seed_sequence(seed, "draw", k).generate_state(1, np.uint64)[0])

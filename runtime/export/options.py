@@ -6,11 +6,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from ... import __version__
 from ...errors import InputError
 from ...reprs import Shown
 from ...simulator.serving.plan.file import Plan
+
+if TYPE_CHECKING:
+    from ...profiles.graph.module_loss import ModuleLoss
 
 __all__ = ["ExportOptions"]
 
@@ -37,6 +41,8 @@ class ExportOptions(Shown):
         What a device is; ``auto``: by the plan's device type.
     model_source : mapping
         Model -> Hugging Face name or folder of its weights (vllm).
+    module : ModuleLoss, optional
+        Of a training plan: the module that its graph was traced from. Its names and buffers go with the program.
     """
 
     image: str = ""
@@ -45,6 +51,7 @@ class ExportOptions(Shown):
     port: int = 8080
     device: str = "auto"
     model_source: Mapping[str, str] = field(default_factory=dict)
+    module: ModuleLoss | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hosts", tuple(self.hosts))

@@ -6,8 +6,8 @@ import gc
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from .own.clipping import Clipping
 from .own.inputs import FiledInputs, RowInputs
 from .own.optimizer import TorchOptimizer
 from .recovery.saving import Saving
+from .shards import shards_of
 from .single import make_input, make_parameter
 from .slices.job import slice_executor, slice_stages
 from .slices.turns import microbatch_samples
@@ -39,7 +40,7 @@ from .wires.mailbox import Mailbox
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["run_job"]
+__all__ = ["Brought", "run_job"]
 
 
 @dataclass(eq=False)
@@ -71,8 +72,31 @@ class _Inputs:
         return self._made[name, microbatch]
 
 
+@dataclass(frozen=True, eq=False)
+class Brought:
+    """What a program on each rank brings itself, instead of naming files in the job.
+
+    Parameters
+    ----------
+    inputs : RowInputs, optional
+        Where inputs come from; by default the files that the job names, or the seed.
+    values : mapping
+        Parameter or buffer -> first value; others are drawn from the seed.
+    """
+
+    inputs: RowInputs | None = None
+    values: Mapping[str, Tensor] = field(default_factory=dict[str, "Tensor"])
+
+    def values_of(self, names: Collection[str], dtype: str) -> dict[str, Tensor]:
+        """The values of these names, floating-point ones in the run's dtype."""
+        import torch
+
+        mine = {name: x for name, x in self.values.items() if name in names}
+        return {name: x.to(getattr(torch, dtype)) if x.is_floating_point() else x for name, x in mine.items()}
+
+
 def run_job(
-    job: dict[str, Any], *, rank: int, timeout: timedelta, brought: RowInputs | None = None
+    job: dict[str, Any], *, rank: int, timeout: timedelta, brought: Brought | None = None
 ) -> dict[str, Any]:  # fmt: skip
     """Train by a plan on this rank.
 
@@ -84,13 +108,14 @@ def run_job(
         This rank; ranks beyond the plan's devices only take part in making process groups.
     timeout : timedelta
         Longest wait for another rank.
-    brought : RowInputs, optional
-        Where inputs come from; by default the files that the job names, or the seed.
+    brought : Brought, optional
+        Data and weights that the job does not name.
 
     Returns
     -------
     dict
-        Losses, seconds and spans of each iteration, counted collectives, and where this rank's arrays are.
+        Losses, seconds and spans of each iteration, counted collectives, and where this rank's arrays are (its
+        shards themselves, if `keep` is "shards").
     """
     import torch
     import torch.distributed as dist
@@ -102,9 +127,10 @@ def run_job(
     # torch.distributed wants every rank to make every group, in one order, whether or not the rank is in it.
     every = [MeshComm.create(ranks[s.mesh], s.logical, rank, timeout) for s in plan.stages]
     comms = {number: comm for number, comm in enumerate(every) if comm is not None}
-    inputs: Any = brought if brought is not None else _inputs(job, plan, graph, rank)
+    own = brought or Brought()
+    inputs: Any = own.inputs or _inputs(job, plan, graph, rank)
     mine = {name for number in comms for op in _operators(plan, graph, number) for name in op.inputs}
-    values = load_values(job["values"], job["dtype"], mine) if "values" in job else {}
+    values = load_values(job["values"], job["dtype"], mine) if "values" in job else own.values_of(mine, job["dtype"])
 
     def parameter(name: str) -> Tensor:
         return values[name] if name in values else make_parameter(graph, name, job["seed"], job["dtype"])
@@ -124,7 +150,7 @@ def run_job(
         runners: Mapping[int, StageRunner] = stages
         executor: Executor = slice_executor(plan, graph, stages, actions, rank, dtype)
     elif is_uneven(plan):
-        if "data" not in job and brought is None:
+        if "data" not in job and own.inputs is None:
             inputs = SampleInputs(plan, graph, job["seed"], job["dtype"], [plan.microbatch_of(s) for s in comms])
         runners = graph_stages(plan, graph, comms, inputs=inputs, parameter=parameter, optimizer=optimizer)
         executor = graph_executor(plan, graph, runners, actions, rank, dtype)
@@ -174,7 +200,9 @@ def run_job(
     dist.barrier(everyone)  # nobody leaves while another still reads
     gc.enable()
     answer["counts"] = {str(number): dict(runner.counts) for number, runner in runners.items()}
-    if job["keep"]:
+    if job["keep"] == "shards":
+        answer["shards"] = [shard for shard in shards_of(runners, rank) if shard.first]
+    elif job["keep"]:
         answer["arrays"] = _save(Path(job["arrays"]), rank, runners)
     dist.destroy_process_group(everyone)
     for comm in comms.values():
@@ -217,23 +245,12 @@ def _save(folder: Path, rank: int, runners: Mapping[int, StageRunner]) -> str:
     """Save this rank's shards of gradients and weights, each with its place in the whole array."""
     import numpy as np
 
-    from .wires.messages import Place, region
-
     arrays: dict[str, Any] = {}
     index: list[dict[str, Any]] = []
-    for number, runner in runners.items():
-        comm = runner.comm
-        device = comm.ranks.index(rank)
-        for name, p in runner.layout.parameters.items():
-            for what, layout, x in (
-                ("gradient", p.state, runner.gradients.get(name)),
-                ("weight", p.storage, runner.weights[name]),
-            ):
-                if x is not None:
-                    key = f"a{len(index)}"
-                    arrays[key] = x.numpy()
-                    part = region(p.full, Place(comm.ranks, comm.shape, layout), device)
-                    index.append({"key": key, "what": what, "name": name, "stage": number, "part": part})
+    for k, shard in enumerate(shards_of(runners, rank)):
+        arrays[f"a{k}"] = shard.values.numpy()
+        about = {"what": shard.what, "name": shard.name, "stage": shard.stage, "part": shard.part}
+        index.append({"key": f"a{k}", **about})
     path = folder / f"rank-{rank}.npz"
     np.savez(path, index=np.array(json.dumps(index)), **arrays)
     return str(path)

@@ -26,6 +26,7 @@ SCRIPTS = {
     "own_llm_policy.py": ("short-prompts-first: admitted 20 tokens, 40 tokens, 60 tokens", SLOW),
     "own_planner.py": ("the trivial plan attains", None),
     "own_sharing_policy.py": ("rho", SLOW),
+    "own_training.py": ("the module itself, with the trained weights", SLOW),
     "pool_ratio.py": ("2:2", SLOW),
     "stage_graphs.py": ("", SLOW),
     "study_in_python.py": ("mean attainment", SLOW),

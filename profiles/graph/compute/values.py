@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ....seeds import generator
 from ..graph import Graph
 from ..operator import Operator
@@ -33,6 +31,7 @@ def make_parameter(graph: Graph, name: str, seed: int, dtype: str) -> Tensor:
     agree by symmetry.
     Buffers of integers are indices of what they pick from, those of truth values have both in every row.
     """
+    import numpy as np
     import torch
 
     entry = graph.tensors[name]
@@ -59,6 +58,7 @@ def make_parameter(graph: Graph, name: str, seed: int, dtype: str) -> Tensor:
 
 def make_input(graph: Graph, name: str, seed: int, iteration: int, microbatch: int, dtype: str) -> Tensor:
     """One input of one microbatch: indices below the rows that read them, truth values, or standard normal values."""
+    import numpy as np
     import torch
 
     entry = graph.tensors[name]
@@ -109,7 +109,8 @@ def index_limit(graph: Graph, name: str) -> int | None:
     found: list[int] = []
     for op, limit in _picked(graph, name):
         if limit is not None:
-            if op.kind == "loss" and int(op.attributes.get("ignore_index", -100)) >= limit:
+            attributes: Mapping[str, Any] = op.attributes
+            if op.kind == "loss" and int(attributes.get("ignore_index", -100)) >= limit:
                 return None
             found.append(limit)
     return min(found, default=None)

@@ -6,6 +6,7 @@ and place, and the tensors' bytes (github.com/huggingface/safetensors, README, "
 
 from __future__ import annotations
 
+import ctypes
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -142,13 +143,5 @@ def _write_safetensors(path: Path, state: Mapping[str, Tensor]) -> None:
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for x in plain.values():
-            if x.numel():
-                file.write(bytes(x.reshape(-1).view(torch.uint8).untyped_storage()) if _whole(x) else _bytes(x))
-
-
-def _whole(x: Tensor) -> bool:
-    return x.storage_offset() == 0 and x.untyped_storage().nbytes() == x.numel() * x.element_size()
-
-
-def _bytes(x: Tensor) -> bytes:
-    return bytes(x.clone().untyped_storage())
+            n = x.numel() * x.element_size()
+            file.write((ctypes.c_char * n).from_address(x.data_ptr()) if n else b"")  # numpy may not be there

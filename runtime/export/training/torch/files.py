@@ -12,7 +12,10 @@ from .....simulator.training.plan.file import TrainingPlan
 from ....training.wires.layout import parse_layout
 from ...options import ExportOptions
 from ...tree import File, compact
+from ..launch import launch_files, launch_line
+from .bundle import bundle
 from .chain import chain_files, why_no_chain
+from .job import constant_files, job_document
 
 __all__ = ["dtensor_placements", "placements_document", "torch_files"]
 
@@ -23,22 +26,27 @@ README = """\
 
 - `placements.json`: for every parameter, activation and optimiser state the DTensor placements on its stage's
   two-dimensional DeviceMesh, and its sharding spec (R whole, S0 and S1 cut over mesh axis 0 and 1).
-- `train.py`: Meshwright's runtime executes the plan's program (schedule {schedule}, {microbatches} microbatches):
-  `{launch} train.py`. Needs Meshwright and torch.
+- `train.py`: executes the plan's program (schedule {schedule}, {microbatches} microbatches): `{launch} train.py`.
+  Needs torch alone: `executor/` is Meshwright's executor of plans as plain files, `job.json` the plan's program.
+  `--data mine.py:batches`, `--weights in.safetensors`, `--save out.safetensors`, `--optimizer adamw:lr=3e-4`: `--help`.
 {chain}
 - `plan.json`, `graph.json`: what was planned, and for which graph.
-"""
+{constants}"""
 
 CHAIN = """\
-- `train_torch.py`, `stages.py`, `meshed.py`: the same with torch alone: `{launch} train_torch.py`. Stages are modules
+- `train_torch.py`, `stages.py`, `meshed.py`: the same as readable torch: `{launch} train_torch.py`. Stages are modules
   on DTensor, run by torch's own `{schedule}`. Where an operator exchanges statistics over a cut dimension (a loss over
   a cut vocabulary) it is gathered first: same numbers, more bytes than planned."""
 
-NO_CHAIN = "- There is no version with torch alone: {why}."
+CONSTANTS = """\
+- `constants.safetensors`, `kept.safetensors`: buffers, and entries of the state dict that the loss does not depend on.
+"""
+
+NO_CHAIN = "- There is no readable version on DTensor: {why}."
 
 
 def torch_files(plan: TrainingPlan, graph: Graph, options: ExportOptions) -> dict[str, File]:
-    """``placements.json``, ``train.py``, and for uniform chains modules and a program that need torch alone.
+    """``placements.json``, ``train.py`` with its executor, and for uniform chains readable modules on DTensor.
 
     Raises
     ------
@@ -49,15 +57,15 @@ def torch_files(plan: TrainingPlan, graph: Graph, options: ExportOptions) -> dic
     if silent is not None:
         raise InputError(f"export: stage {silent}: the plan does not say how its operators are run")
     devices = sum(m.hosts * m.devices for m in plan.meshes)
-    launch = f"torchrun --nproc-per-node {min(devices, plan.cluster.devices_per_node)}"
-    if devices > plan.cluster.devices_per_node:
-        launch += f" --nnodes {devices // plan.cluster.devices_per_node} --node-rank K --master-addr HOST"
+    launch = launch_line(plan)
     train = package_files("meshwright.runtime.export.training").joinpath("train.py.txt").read_text(encoding="utf-8")
     why = why_no_chain(plan, graph)
     native = {"1f1b": "Schedule1F1B", "gpipe": "ScheduleGPipe"}.get(plan.schedule, "")
+    constants = constant_files(plan, graph, options.module)
     readme = README.format(
         model=plan.model.name, devices=devices, schedule=plan.schedule, microbatches=plan.microbatches, launch=launch,
         meshes=", ".join(f"stage {s} on {a.logical[0]} x {a.logical[1]}" for s, a in enumerate(plan.stages)),
+        constants=CONSTANTS if constants else "",
         chain=NO_CHAIN.format(why=why) if why else CHAIN.format(launch=launch, schedule=native),
     )  # fmt: skip
     return {
@@ -67,6 +75,10 @@ def torch_files(plan: TrainingPlan, graph: Graph, options: ExportOptions) -> dic
         "graph.json": File(graph.to_json()),
         "placements.json": File(_layout(placements_document(plan, graph))),
         "train.py": File(train.format(devices=devices, version=__version__)),
+        "job.json": File(job_document(plan, graph, options.module)),
+        **constants,
+        **bundle("executor"),
+        **launch_files(plan),
         "README.md": File(readme),
         **({} if why else chain_files(plan, graph)),
     }
