@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
 
 __all__ = ["SLACK", "fair_rates"]
 
@@ -10,7 +11,7 @@ SLACK = 1e-9
 """A link that is asked for less than 1 + this is not full: sums of shares differ in their last digits."""
 
 
-def fair_rates(uses: Sequence[Mapping[Hashable, float]]) -> list[float]:
+def fair_rates(uses: Sequence[Mapping[Any, float]]) -> list[float]:
     """Rates of flows by progressive filling (Bertsekas & Gallager 1992, §6.5.2): all rise together from 0.
 
     A flow stops rising when it goes as fast as if it were alone (1), or when a link on its way is full.
@@ -18,7 +19,7 @@ def fair_rates(uses: Sequence[Mapping[Hashable, float]]) -> list[float]:
     Parameters
     ----------
     uses : sequence of mapping
-        For each flow, the share of each link that it takes at rate 1.
+        For each flow, the share of each link that it takes at rate 1; links have any names.
 
     Returns
     -------

@@ -66,7 +66,7 @@ class _Network:
         self.turn += 1
         if not self.flows:
             return
-        for flow, rate in zip(self.flows, fair_rates([dict(f.use) for f in self.flows]), strict=True):
+        for flow, rate in zip(self.flows, fair_rates([f.use for f in self.flows]), strict=True):
             flow.rate = rate
         ends = [self.clock.now + max(0.0, f.left_s) / f.rate for f in self.flows]
         first, turn = min(ends), self.turn

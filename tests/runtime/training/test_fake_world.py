@@ -49,8 +49,7 @@ def of_the_plan(found, graph):
     """Collectives of one rank in an iteration: of each pass per microbatch, of reduction and update once.
 
     The plan counts one number for each row of a norm or loss whose features are cut. A run sums two of a norm in the
-    backward pass; in the forward pass each device gets two of every other one's (`compute.statistics`: mean and squares,
-    maximum and sum).
+    backward pass; in the forward pass each device gets two of every other one's (`compute.statistics`).
     """
     size = {(0,): SHAPE[0], (1,): SHAPE[1], (0, 1): SHAPE[0] * SHAPE[1]}
     known = {op.name: op for op in graph.operators if op.kind in ("norm", "loss")}
