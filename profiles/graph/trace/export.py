@@ -15,6 +15,7 @@ from .outputs import loss_of, results_of, without_writing, writes_into_parts
 from .simpler.constants import LARGEST
 from .simpler.experts import STATIC, experts
 from .simpler.hints import without_hints
+from .simpler.recurrent import layer_by_layer
 from .values import Value
 
 __all__ = ["Exported", "Given", "Inner", "exported", "given_inputs", "lifted", "program_of"]
@@ -206,8 +207,8 @@ def lifted(
     source = type(module).__name__
     given = named_inputs(module, inputs, source) | ({} if loss is None else {"labels": labels})
     try:
-        with experts(module, STATIC), without_hints():
-            program = torch.export.export(with_loss(module, loss, isinstance(inputs, Mapping)), (given,), strict=False)
+        with experts(module, STATIC), without_hints(), layer_by_layer():
+            program = torch.export.export(with_loss(module, loss, inputs), (given,), strict=False)
     except Exception as error:
         raise InputError(why_not(error, source, module)) from None
     parts = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
@@ -234,7 +235,7 @@ def program_of(
         shape[batch_dim] = batch
         example[key] = torch.empty(shape, dtype=x.dtype, device=place)
     try:
-        with torch.set_grad_enabled(not inference), experts(module, STATIC), without_hints():
+        with torch.set_grad_enabled(not inference), experts(module, STATIC), without_hints(), layer_by_layer():
             program = torch.export.export(whole, (example,), strict=False)
             program = without_writing(program) if inference or writes_into_parts(program) else program
             program.graph.eliminate_dead_code()  # what nothing reads needs no words

@@ -89,8 +89,10 @@ def _unflattened(operators: list[Operator]) -> list[Operator]:
 
 def _seen_through(view: Operator, dims: Dims) -> Dims | None:
     """The dimensions of what a view rearranges, in the loops of a reader of the view."""
+    if view.kind != "view" or "fn" in view.attributes:
+        return None
     made, read = view.parsed.result, view.parsed.operands[0]
-    if view.kind != "view" or "fn" in view.attributes or list(map(len, made)) != list(map(len, dims)):
+    if list(map(len, made)) != list(map(len, dims)):
         return None
     mine = dict(zip((x for g in made for x in g), (x for g in dims for x in g), strict=True))
     if {x for g in read for x in g} != mine.keys():

@@ -40,7 +40,7 @@ def test_every_way_to_draw() -> None:
 
 
 class Translator(nn.Module):
-    """torch's own transformer, which looks whether a mask is causal; and a distribution, which looks at what it gets."""
+    """torch's own transformer, which looks whether a mask is causal; a distribution, which looks at what it gets."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,3 +61,34 @@ def test_nothing_looks_at_values() -> None:
     assert [(a["causal"], a["dropout"]) for a in attention] == [(False, 0.1), (True, 0.1), (False, 0.1)]
     with pytest.raises(ValueError, match="constraint"):  # the checks are back
         torch.distributions.Normal(0.0, torch.tensor(-1.0))
+
+
+class Layers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(4, 3, 2, dropout=0.2, bidirectional=True, batch_first=True)
+        self.gru = nn.GRU(6, 4, 2, dropout=0.4, batch_first=True)
+
+    def forward(self, x: Any) -> Any:
+        y, (state, _) = self.lstm(x)
+        return self.gru(y)[0].square().mean() + state.square().mean()
+
+
+def test_recurrent_layers_drop_between_them() -> None:
+    graph = from_torch(Layers(), (torch.zeros(4, 5, 4),))
+    assert [op.attributes["p"] for op in graph.operators if op.attributes.get("fn") == "dropout"] == [0.2, 0.4]
+    assert "the loss and 24 gradients" in graph.source
+    assert torch._VF.lstm is torch._C._VariableFunctions.lstm  # as before
+
+
+def test_a_loss_over_the_samples_of_a_batch() -> None:
+    class Towers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two = nn.Linear(4, 3), nn.Linear(4, 3)
+
+        def forward(self, x: Any, y: Any) -> Any:
+            return F.cross_entropy(self.one(x) @ self.two(y).T, torch.arange(x.shape[0]))
+
+    graph = from_torch(Towers(), (torch.zeros(4, 4), torch.zeros(4, 4)))
+    assert sum(loop.batch for loop in graph.operators[-1].loops) == 2
