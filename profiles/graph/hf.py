@@ -1,4 +1,4 @@
-"""Models of Hugging Face by their configuration: ``hf:CONFIG.json``, random weights, inputs of the sizes that it names."""
+"""Models of Hugging Face by their configuration, ``hf:CONFIG.json``: random weights, inputs of the sizes it names."""
 
 from __future__ import annotations
 

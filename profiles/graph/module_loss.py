@@ -73,7 +73,7 @@ class ModuleLoss:
         import torch
 
         names = self.input_names()
-        whole = with_loss(self.module, self.loss, isinstance(self.inputs, Mapping), results=results)
+        whole = with_loss(self.module, self.loss, self.inputs, results=results)
         parts = {f"traced.{name}": x for name, x in leaves.items()}
         example = {names[name]: _plain(x) for name, x in inputs.items()}
         with experts(self.module, PLAIN):  # whatever is fast is not for float64

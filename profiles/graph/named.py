@@ -55,11 +55,13 @@ def graph_of(word: str, option: str = "model") -> Graph:
         return load_graph(word)
     near = nearest(word, ZOO, cutoff=0.5)
     hint = f"did you mean {near}?" if near else f"the zoo has {', '.join(ZOO)}"
-    raise InputError(f"{option}: unknown model {word!r}; {hint} Or give a graph file (.json), hf:CONFIG.json, or {FORM}")
+    raise InputError(
+        f"{option}: unknown model {word!r}; {hint} Or give a graph file (.json), hf:CONFIG.json, or {FORM}"
+    )
 
 
 def module_of(word: str, option: str = "model") -> ModuleLoss | None:
-    """The module, and its loss, that ``hf:CONFIG.json`` or ``path/to/file.py:function`` makes; None where it makes a graph.
+    """The module, and its loss, of ``hf:CONFIG.json`` or ``path/to/file.py:function``; None where it makes a graph.
 
     Raises
     ------

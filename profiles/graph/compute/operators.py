@@ -169,9 +169,9 @@ def _attention(local: Local, operands: Sequence[Tensor]) -> Tensor:
 
     op = local.op
     q, k, v, *_ = op.parsed.operands
-    key, inner = str(_attribute(op, "key")), q[-1][-1]  # the size of a head, the last loop of all three
+    key, inner = str(_attribute(op, "key")), q[-1][-1]  # the size of a head, the last loop; that of values may differ
     out = result_loops(op)
-    order = [loop for loop in out if loop != inner] + [key]
+    order = [loop for loop in out if loop not in (inner, v[-1][-1])] + [key]
     letter = {loop: chr(ord("a") + i) for i, loop in enumerate(op.parsed.loops)}
 
     def term(loops: Sequence[str]) -> str:
@@ -190,7 +190,12 @@ def _attention(local: Local, operands: Sequence[Tensor]) -> Tensor:
     for x, dims in zip(operands[3:], op.parsed.operands[3:], strict=True):
         mask = split_loops(x, dims, local.sizes, order)
         scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
+    hidden: Tensor | None = None
+    if len(operands) > 3 and not local.axes_of((key,)):  # a query that sees no key has zeros, as torch's have
+        hidden = (scores == -math.inf).all(-1, keepdim=True)
+        scores = scores.masked_fill(hidden, 0.0)
     p = torch.exp(scores - log_sum_exp(local, scores, (len(order) - 1,), (key,)))
+    p = p if hidden is None else p.masked_fill(hidden, 0.0)
     dropped = float(cast("float", op.attributes.get("dropout", 0.0)))
     if dropped > 0.0:
         p = p * (kept(local, order, dropped).to(p.dtype) / (1.0 - dropped))

@@ -162,7 +162,7 @@ def exported(
     """
     source = name or type(module).__name__
     given, batch = given_inputs(module, inputs, loss, labels, batch_dim, source)
-    whole = with_loss(module, loss, isinstance(inputs, Mapping), results=inference)
+    whole = with_loss(module, loss, inputs, results=inference)
     programs = [program_of(whole, given, batch_dim, batch * k, module, source, known, inference) for k in (1, 2)]
     one, two = (_read(p, given, batch * k, module, source, inference) for k, p in enumerate(programs, start=1))
     names = [[_operator(node) for node in x.calls] for x in (one, two)]

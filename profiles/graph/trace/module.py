@@ -38,12 +38,13 @@ def from_torch(
     module : torch.nn.Module
         In the mode (training or evaluation) in which it is traced.
     inputs : sequence or mapping of Tensor
-        Example inputs by position or name, on any device; only shapes and dtypes count.
+        Example inputs by position or name, on any device; only shapes and dtypes count. By name there may be truth
+        values, numbers and words among them (``return_loss=True``), which are the same for all samples.
     name : str
         Of the graph; by default the module's class.
     loss : str or callable, optional
         ``"cross_entropy"`` or ``"mse"`` of the module's result and `labels`, or a function of both. By default the
-        module returns the loss, one value.
+        module returns the loss, one value, or an output with an entry ``loss``.
     labels : Tensor, optional
         What the loss compares with.
     batch_dim : int

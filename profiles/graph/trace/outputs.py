@@ -77,5 +77,7 @@ def writes_into_parts(program: Any) -> bool:
 
 def _is_view(node: Any) -> bool:
     schema = getattr(getattr(node, "target", None), "_schema", None)
-    alias = schema.arguments[0].alias_info if schema is not None and schema.arguments else None
-    return alias is not None and not alias.is_write and not schema.is_mutable
+    if schema is None or schema.is_mutable or not schema.arguments:
+        return False
+    alias = schema.arguments[0].alias_info
+    return alias is not None and not alias.is_write

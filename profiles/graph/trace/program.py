@@ -213,7 +213,7 @@ def inference_program(
         raise InputError(f"graph {source!r}: a training graph cannot be run in parts; trace it with inference=True")
     check_inference(module, source, None, None)
     given, batch = given_inputs(module, inputs, None, None, batch_dim, source)
-    whole = with_loss(module, None, isinstance(inputs, Mapping), results=True)
+    whole = with_loss(module, None, inputs, results=True)
     with untouched(module):
         exported = program_of(whole, given, batch_dim, batch, module, source, KNOWN, True)
     sized = graph.with_batch(batch)

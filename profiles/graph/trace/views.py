@@ -7,6 +7,7 @@ from typing import Any
 
 from ..operator import Scalar
 from .draft import Axes, Labels
+from .elementwise import pointwise
 from .step import Handler, Result, Step, number, values
 from .values import ONE, Atoms, Size, Value, reshaped, total
 
@@ -80,6 +81,12 @@ def _rearranged(step: Step, x: Value, order: Sequence[int]) -> Value:
 
 def _expand(step: Step) -> Result:
     return expanded(step, step.x, step.sizes[0])
+
+
+def _copy(step: Step) -> Result:
+    """What is written over a tensor: nothing of it is left but shape and type."""
+    y = expanded(step, step.args["src"], step.sizes[0])
+    return y if y.dtype == step.dtypes[0] else pointwise(step, "cast", [y], word="cast")
 
 
 def _broadcast(step: Step) -> Result:
@@ -212,7 +219,7 @@ def _slice_scatter(step: Step) -> Result:
         raise step.unknown("only parts without gaps of a dimension that does not grow are known")
     after = start + width[0]
     parts = [sliced(step, x, dim, 0, (start, start))] if start else []
-    parts += [part, *([sliced(step, x, dim, after, (size[0] - after,) * 2)] if after < size[0] else [])]
+    parts += [part, *([sliced(step, x, dim, after, (size[0] - after, size[0] - after))] if after < size[0] else [])]
     return joined(step, parts, dim, size) if len(parts) > 1 else part
 
 
@@ -277,6 +284,7 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("roll", "flip"), _roll),
     **dict.fromkeys(("cat", "concat", "concatenate"), _cat),
     "broadcast_tensors": _broadcast,
+    "copy": _copy,
     **dict.fromkeys(("upsample_nearest1d", "upsample_nearest2d"), _upsample),
     "narrow": _slice,
     "repeat": _repeat,

@@ -61,6 +61,7 @@ class Constants:
 
         from ...compute import evaluate
         from ...compute.draws import draws_at_random
+        from ...module_loss import in_float64
 
         read = {name: self._values.get(name) for name in op.inputs}
         if any(x is None for x in read.values()) or op.kind not in ("elementwise", "view") or draws_at_random(op):
@@ -70,7 +71,8 @@ class Constants:
             return None
         values = {key: torch.as_tensor(x) for key, x in read.items()}
         try:
-            return evaluate([small], values)[op.name].numpy()
+            with in_float64():  # the lowest number of a module in float64 is none of float32
+                return evaluate([small], values)[op.name].numpy()
         except Exception:  # what cannot be computed has no value that is known
             return None
 

@@ -30,7 +30,7 @@ MAMBA = {"vocab_size": WORDS, "hidden_size": 16, "num_hidden_layers": 1, "state_
 MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "gpt2": ("GPT2LMHeadModel", "GPT2Config", GPT2),
     "llama": ("LlamaForCausalLM", "LlamaConfig", SIZES | GROUPED),
-    "gemma2": ("Gemma2ForCausalLM", "Gemma2Config", SIZES | GROUPED | {"sliding_window": 4, "num_hidden_layers": 2}),
+    "mistral-window": ("MistralForCausalLM", "MistralConfig", SIZES | GROUPED | {"sliding_window": 4}),
     "mixtral": ("MixtralForCausalLM", "MixtralConfig", SIZES | GROUPED | MOE),
     "bert": ("BertForMaskedLM", "BertConfig", SIZES),
     "deberta-v2": ("DebertaV2ForMaskedLM", "DebertaV2Config", SIZES | {
@@ -49,7 +49,7 @@ MORE: dict[str, tuple[str, str, dict[str, Any]]] = {
     "opt": ("OPTForCausalLM", "OPTConfig", SIZES | {"ffn_dim": 32, "word_embed_proj_dim": 16}),
     "bloom": ("BloomForCausalLM", "BloomConfig", SIZES | {"n_layer": 1, "n_head": 4}),
     "falcon": ("FalconForCausalLM", "FalconConfig", SIZES),
-    "mistral": ("MistralForCausalLM", "MistralConfig", SIZES | GROUPED),
+    "gemma2": ("Gemma2ForCausalLM", "Gemma2Config", SIZES | GROUPED | {"sliding_window": 4, "num_hidden_layers": 2}),
     "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", SIZES | {"num_key_value_heads": 2}),
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", SIZES | GROUPED),
     "qwen2-moe": ("Qwen2MoeForCausalLM", "Qwen2MoeConfig", SIZES | MOE | {"shared_expert_intermediate_size": 16}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ pytest.importorskip("transformers")
 import torch
 from hf_models import MODELS, MORE, made
 from meshwright.errors import InputError
+from meshwright.planners.alpa import plan as alpa
 from meshwright.profiles.graph import Graph, from_torch
 from meshwright.profiles.graph.compute import evaluate
 from meshwright.profiles.graph.hf import located, with_sequence
 from meshwright.profiles.graph.module_loss import ModuleLoss, in_float64
 from meshwright.profiles.graph.named import graph_of
 from meshwright.runtime.training import Own, TrainingSession, run_training
-from meshwright.runtime.training.hand_plan import hand_plan
+from meshwright.simulator.cluster import Cluster
 from meshwright.simulator.training import simulate_training
 
 WITHIN = 1e-10
@@ -30,8 +32,10 @@ def apart(graph: Graph, module: Any, inputs: dict[str, torch.Tensor]) -> float:
     wanted = [name for name, p in module.named_parameters() if p.requires_grad]
     reference = ModuleLoss(module, inputs)
     loss, gradients = reference.gradients(values, inputs, wanted)
-    known = {**reference.lifted(), **values, **inputs}
-    read = {t.name: known[t.name] for t in (*graph.parameters, *graph.inputs)}
+    known, names = {**values, **inputs}, [t.name for t in (*graph.parameters, *graph.inputs)]
+    if not known.keys() >= set(names):
+        known |= reference.lifted()
+    read = {name: known[name] for name in names}
     read = {name: x.double() if x.is_floating_point() else x for name, x in read.items()}
     leaves = {name: read[name].clone().requires_grad_() for name in wanted if name in read}
     with in_float64():
@@ -48,22 +52,29 @@ def apart(graph: Graph, module: Any, inputs: dict[str, torch.Tensor]) -> float:
     return worst
 
 
+@cache
+def traced(name: str) -> tuple[Graph, Any, dict[str, torch.Tensor]]:
+    module, inputs = made(name)
+    return from_torch(module, inputs), module, inputs
+
+
 @pytest.mark.parametrize("name", [*MODELS, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE)])
 def test_a_model_is_its_own_autograd_to_rounding(name: str) -> None:
-    module, inputs = made(name)
-    graph = from_torch(module, inputs)
+    graph, module, inputs = traced(name)
     assert apart(graph, module, inputs) < WITHIN
     assert graph.with_batch(8).batch == 8
     assert not any(op.attributes.get("whole") for op in graph.operators if op.heavy)
 
 
 def test_masks_that_the_model_makes_are_seen_through() -> None:
-    """The causal one is no operand, the sliding one is; experts copy no weights."""
-    graph = from_torch(*made("gemma2"))
-    attentions = [op for op in graph.operators if op.kind == "attention"]
-    assert [(op.attributes["causal"], len(op.inputs)) for op in attentions] in ([(False, 4), (True, 3)], [])
-    experts = [op for op in from_torch(*made("mixtral")).operators if op.kind == "grouped"]
-    assert [op.parsed.operands[2] for op in experts] and all(op.heavy for op in experts)
+    """The causal one is no operand, the sliding one is, one that hides nothing is none; experts copy no weights."""
+    for name, expected in (("llama", (True, 3)), ("mistral-window", (False, 4)), ("bert", (False, 3))):
+        operators = traced(name)[0].operators
+        read = [(op.attributes["causal"], len(op.inputs)) for op in operators if op.kind == "attention"]
+        assert read == [expected]
+    experts = [op for op in traced("mixtral")[0].operators if op.kind == "grouped"]
+    assert len(experts) == 2
+    assert all(op.heavy for op in experts)
     tokens, chosen = 12, 2  # 2 samples of 6
     assert sum(op.flops for op in experts) == 2 * tokens * chosen * (16 * 64 + 32 * 16)
 
@@ -75,6 +86,22 @@ def test_a_mask_of_the_user_is_an_input() -> None:
     graph = from_torch(module, inputs | {"attention_mask": mask})
     assert "attention_mask" in {t.name for t in graph.inputs}
     assert apart(graph, module, inputs | {"attention_mask": mask}) < WITHIN
+
+
+def test_a_setting_among_the_inputs_is_a_part_of_the_module() -> None:
+    class Scaled(torch.nn.Linear):
+        def forward(self, x: torch.Tensor, twice: bool = False, by: float = 1.0) -> dict[str, torch.Tensor]:
+            y = super().forward(x)
+            return {"y": y, "loss": by * (2 * y if twice else y).square().mean()}
+
+    module, x = Scaled(3, 2), torch.randn(4, 3)
+    graph = from_torch(module, {"x": x, "twice": True, "by": 0.5})
+    assert [t.name for t in graph.inputs] == ["x"]
+    read = {"x": x, **dict(module.named_parameters())}
+    made_of = evaluate(graph.operators, read)[graph.operators[-1].name]
+    assert torch.allclose(
+        made_of, 0.5 * (2 * torch.nn.functional.linear(x, module.weight, module.bias)).square().mean()
+    )
 
 
 def test_frozen_parameters_and_low_rank_adapters() -> None:
@@ -106,15 +133,16 @@ def session():
         yield started
 
 
-@pytest.mark.parametrize("name", ["llama", "bert", "mixtral"])
-@pytest.mark.parametrize("meshes", [[(2, 1)], [(1, 1)] * 2], ids=["data", "pipeline"])
-def test_two_processes_compute_what_the_model_does(session: TrainingSession, name: str, meshes: Any) -> None:
-    module, inputs = made(name)
-    graph = from_torch(module, inputs)
-    plan = hand_plan(graph, meshes=meshes, global_batch=4, microbatches=2)
-    assert simulate_training(plan).iteration_s > 0
+@pytest.mark.parametrize(("name", "stages"), [("llama", "one_device"), ("bert", "one"), ("mixtral", "one")])
+def test_two_processes_compute_what_the_model_does(session: TrainingSession, name: str, stages: str) -> None:
+    """As they are planned: two stages, or one whose operators are cut."""
+    graph, module, inputs = traced(name)
+    cluster = Cluster(nodes=1, devices_per_node=2, device="cpu-core")
+    plan = alpa(graph, cluster, global_batch=4, microbatches=2, options={"n_layers": 2, "stages": stages})
+    assert simulate_training(plan).seconds > 0
     run = run_training(plan, graph, compare=True, own=Own(module=ModuleLoss(module, inputs)), session=session)
-    assert run.difference is not None and run.difference.largest < 1e-9, run.difference
+    assert run.difference is not None
+    assert run.difference.largest < 1e-9, run.difference
 
 
 LLAMA: dict[str, Any] = {
@@ -131,7 +159,7 @@ def written(folder: Path, document: object) -> str:
 def test_a_configuration_is_a_model(tmp_path: Path) -> None:
     word = written(tmp_path, LLAMA)
     graph = graph_of(with_sequence(word, 8))
-    assert graph.name == "llama" and graph.items == "tokens" and graph.items_per_sample == 8
+    assert (graph.name, graph.items, graph.items_per_sample) == ("llama", "tokens", 8)
     assert {t.name: t.shape for t in graph.inputs} == {"input_ids": (2, 8), "labels": (2, 8)}
     assert located("hf:config.json@8", tmp_path) == f"hf:{tmp_path / 'config.json'}@8"
     assert located("hf:elsewhere.json", tmp_path) == "hf:elsewhere.json"
