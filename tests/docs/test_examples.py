@@ -26,7 +26,7 @@ SCRIPTS = {
     "own_llm_policy.py": ("short-prompts-first: admitted 20 tokens, 40 tokens, 60 tokens", SLOW),
     "own_planner.py": ("the trivial plan attains", None),
     "own_sharing_policy.py": ("rho", SLOW),
-    "own_training.py": ("the module itself, with the trained weights", SLOW),
+    "training/letters.py": ("the module itself, with the trained weights", SLOW),
     "pool_ratio.py": ("2:2", SLOW),
     "stage_graphs.py": ("", SLOW),
     "study_in_python.py": ("mean attainment", SLOW),
@@ -44,7 +44,8 @@ HERE = {"plan.json", "sharing.yaml", "sharing-here.yaml"}
 
 
 def test_no_example_is_forgotten() -> None:
-    found = {path.name for path in EXAMPLES.iterdir() if path.is_file()}
+    every = (path.relative_to(EXAMPLES) for path in EXAMPLES.rglob("*") if path.is_file())
+    found = {path.as_posix() for path in every if "__pycache__" not in path.parts}
     assert found == {*SCRIPTS, *ELSEWHERE, *HERE}
     tests = [path.read_text(encoding="utf-8") for path in (EXAMPLES.parent / "tests").rglob("test_*.py")]
     for name in ELSEWHERE - {

@@ -26,7 +26,7 @@ from meshwright.simulator.training.plan.graph import in_plan_order
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-EXAMPLE = Path(meshwright.__file__).parent / "examples/own_training.py"
+EXAMPLE = Path(meshwright.__file__).parent / "examples/training/letters.py"
 BESIDE = {"torch", "numpy", "yaml"}
 """numpy: torch.distributed itself asks for it to send objects. yaml: to read device files, which no program does."""
 

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 from meshwright.cli import run  # noqa: E402
 from meshwright.runtime.training.own.weights import load_weights  # noqa: E402
 
-EXAMPLE = Path(meshwright.__file__).parent / "examples/own_training.py"
+EXAMPLE = Path(meshwright.__file__).parent / "examples/training/letters.py"
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_twenty_steps_then_the_modules_own_loss_is_the_runs_next(
     assert document["difference"]["loss"] < 1e-10
     again.write_text(
         f"import sys\nsys.path.insert(0, {str(EXAMPLE.parent)!r})\nfrom itertools import islice\n"
-        "import own_training\n\ndef batches():\n    return islice(own_training.batches(), 20, None)\n"
+        "import letters\n\ndef batches():\n    return islice(letters.batches(), 20, None)\n"
     )
     words = [
         "run",

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from meshwright.runtime.training import Group, Own, Schedule, TorchOptimizer, run_training  # noqa: E402
 from meshwright.runtime.training.hand_plan import hand_plan  # noqa: E402
-from own_models import batches, loop, made  # noqa: E402
+from language import batches, loop, made  # noqa: E402
 
 STEPS = 5
 PLANS: dict[str, dict[str, Any]] = {

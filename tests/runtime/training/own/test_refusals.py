@@ -21,7 +21,7 @@ from meshwright.runtime.training import (  # noqa: E402
 from meshwright.runtime.training.hand_plan import hand_plan  # noqa: E402
 from meshwright.runtime.training.own.batches import global_batches  # noqa: E402
 from meshwright.runtime.training.own.brought import Ready  # noqa: E402
-from own_models import SEQ, VOCAB, batches, made  # noqa: E402
+from language import SEQ, VOCAB, batches, made  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,9 @@
 
 As a script it does all in Python. On the command line:
 
-    meshwright plan training --model examples/own_training.py:build --planner alpa --devices 2 --device cpu-core \
+    meshwright plan training --model examples/training/letters.py:build --planner alpa --devices 2 --device cpu-core \
         --global-batch 16 --microbatches 2 --out letters.json
-    meshwright run letters.json --data examples/own_training.py:batches --weights module --save letters.safetensors \
+    meshwright run letters.json --data examples/training/letters.py:batches --weights module --save letters.safetensors \
         --optimizer adamw:lr=1e-2,weight_decay=0.1 --iterations 20
 """
 
