@@ -4,8 +4,8 @@ As a script it does all in Python. On the command line:
 
     meshwright plan training --model examples/training/letters.py:build --planner alpa --devices 2 --device cpu-core \
         --global-batch 16 --microbatches 2 --out letters.json
-    meshwright run letters.json --data examples/training/letters.py:batches --weights module --save letters.safetensors \
-        --optimizer adamw:lr=1e-2,weight_decay=0.1 --iterations 20
+    meshwright run letters.json --iterations 20 --data examples/training/letters.py:batches --weights module \
+        --optimizer adamw:lr=1e-2,weight_decay=0.1 --save letters.safetensors
 """
 
 from collections.abc import Iterator

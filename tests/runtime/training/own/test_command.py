@@ -38,6 +38,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_twenty_steps_then_the_modules_own_loss_is_the_runs_next(
     letters: Any, plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from language import batches, loop, made  # noqa: E402
 from meshwright.runtime.training import Group, Own, Schedule, TorchOptimizer, run_training  # noqa: E402
 from meshwright.runtime.training.hand_plan import hand_plan  # noqa: E402
-from language import batches, loop, made  # noqa: E402
 
 STEPS = 5
 PLANS: dict[str, dict[str, Any]] = {
@@ -19,6 +19,8 @@ PLANS: dict[str, dict[str, Any]] = {
     "tensor": {"meshes": [(1, 2)], "rule": "tp"},
     "pipeline": {"meshes": [(1, 1)] * 2},
     "zero 2 and tensor": {"meshes": [(2, 2)], "rule": "tp", "zero": 2},
+}
+LONGER: dict[str, dict[str, Any]] = {
     "zero 3": {"meshes": [(2, 2)], "zero": 3},
     "interleaved": {"meshes": [(1, 1)] * 2, "stages_per_mesh": 2, "schedule": "interleaved_1f1b"},
 }
@@ -36,11 +38,11 @@ def apart(state: Any, module: Any) -> float:
     return max(float((state[key].double() - x.double()).abs().max()) for key, x in own.items())
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", [*PLANS, *(pytest.param(name, marks=pytest.mark.slow) for name in LONGER)])
 def test_adamw_groups_schedule_and_clipping_are_the_users_loop(session: Any, language: Any, name: str) -> None:
     graph, whole = language
     module, data = copy.deepcopy(whole.module), batches(STEPS, 8)
-    plan = hand_plan(graph, **PLANS[name], global_batch=8, microbatches=2)
+    plan = hand_plan(graph, **(PLANS | LONGER)[name], global_batch=8, microbatches=2)
     optimizer = TorchOptimizer(
         "adamw", ADAMW, (Group(("*norm*", "*.bias"), {"weight_decay": 0.0, "lr": 1e-2}),),
         Schedule("cosine", warmup=2, until=6, least=0.1), clip_norm=0.3,
@@ -65,9 +67,9 @@ def test_adamw_groups_schedule_and_clipping_are_the_users_loop(session: Any, lan
     ("name", "options"),
     [
         ("SGD", {"lr": 0.5, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01}),
-        ("RMSprop", {"lr": 1e-2}),
+        pytest.param("RMSprop", {"lr": 1e-2}, marks=pytest.mark.slow),
         ("Adafactor", {"lr": 3e-2, "weight_decay": 0.1}),
-        (torch.optim.Adam, {"lr": 1e-2, "amsgrad": True}),
+        pytest.param(torch.optim.Adam, {"lr": 1e-2, "amsgrad": True}, marks=pytest.mark.slow),
     ],
 )
 def test_other_classes_of_torch_are_too(session: Any, language: Any, name: Any, options: Any) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from language import SEQ, VOCAB, batches, made  # noqa: E402
 from meshwright.errors import InputError  # noqa: E402
 from meshwright.runtime.training import (  # noqa: E402
     Group,
@@ -21,7 +22,6 @@ from meshwright.runtime.training import (  # noqa: E402
 from meshwright.runtime.training.hand_plan import hand_plan  # noqa: E402
 from meshwright.runtime.training.own.batches import global_batches  # noqa: E402
 from meshwright.runtime.training.own.brought import Ready  # noqa: E402
-from language import SEQ, VOCAB, batches, made  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -116,20 +116,27 @@ def test_schedules(fields: Any, said: str) -> None:
     assert said in str(error.value)
 
 
-def test_data_that_end_or_fail_while_ranks_train(language: Any) -> None:
+def ends() -> Iterator[Any]:
+    yield from batches(2, 8)
+
+
+def fails() -> Iterator[Any]:
+    yield from batches(1, 8)
+    raise ValueError("the disk is gone")
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (ends, "ended after 2 of 4 iterations"),
+        pytest.param(fails, "item 1: ValueError: the disk is gone", marks=pytest.mark.slow),
+    ],
+)
+def test_data_that_end_or_fail_while_ranks_train(language: Any, data: Any, said: str) -> None:
     plan, graph, _ = language
-
-    def ends() -> Iterator[Any]:
-        yield from batches(2, 8)
-
-    def fails() -> Iterator[Any]:
-        yield from batches(1, 8)
-        raise ValueError("the disk is gone")
-
-    for data, said in ((ends(), "ended after 2 of 4 iterations"), (fails(), "item 1: ValueError: the disk is gone")):
-        with TrainingSession(2, timeout_s=60.0) as own, pytest.raises(InputError) as error:
-            run_training(plan, graph, iterations=4, session=own, own=Own(data=data))
-        assert said in str(error.value)
+    with TrainingSession(2, timeout_s=60.0) as session, pytest.raises(InputError) as error:
+        run_training(plan, graph, iterations=4, session=session, own=Own(data=data()))
+    assert said in str(error.value)
 
 
 def test_items_of_any_size_make_the_same_batches(language: Any) -> None:
