@@ -23,11 +23,11 @@ from ...simulator.training import (
 )
 from ...simulator.training.configuration.collectives import GroupLinks
 from ...simulator.training.configuration.kernels import DTYPE_BYTES, Kernels
+from ...simulator.training.configuration.layer.spread import Spread
 from ...simulator.training.configuration.layer_costs import end_times, layer_times, padded_vocab
 from ...simulator.training.configuration.memory import kept_per_layer
 from ...simulator.training.configuration.model import TransformerShape, shape_of
 from ...simulator.training.configuration.rates import rates_of
-from ...simulator.training.configuration.spread import Spread
 from ...simulator.training.configuration.stages import stage_layers
 from ...simulator.training.configuration.weights import STATE_BYTES, layer_params
 
@@ -52,7 +52,8 @@ def training_plan(
 
     The plan can be simulated, drawn, explained, and run and exported by a decoder of its shape
     (`runtime.training.configured`). It names layers where plans of a graph name operators (0 the embedding, 1 … the
-    layers, last the output layer), and degrees instead of shardings. Its network adapters have the rate that they reach.
+    layers, last the output layer), and degrees instead of shardings. Its network adapters have the rate that they
+    reach.
 
     Parameters
     ----------

@@ -12,14 +12,14 @@ from ...cluster import Cluster
 from .collectives import GroupLinks
 from .columns import SCHEDULES, Columns
 from .kernels import Kernels
+from .layer.parts import products
+from .layer.spread import Spread
 from .layer_costs import end_times, layer_times, padded_vocab
-from .layer_parts import products
 from .model import TransformerShape
 from .rates import Stack
 from .replicas import data_parallel, optimizer_seconds
 from .result import TimeParts
 from .schedule import pipeline_time, shorter_bubble
-from .spread import Spread
 from .stages import Stages
 from .weights import state_bytes
 

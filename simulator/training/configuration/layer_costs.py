@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from .collectives import GroupLinks
-from .context import context_seconds
 from .kernels import Kernels
-from .layer_parts import Floats, Tensor, attention_part, mlp_part
+from .layer.context import context_seconds
+from .layer.parts import Floats, Tensor, attention_part, mlp_part
+from .layer.spread import Spread
 from .mixture.block import OPS, expert_part
 from .model import TransformerShape
 from .rates import CORE, Stack
-from .spread import Spread
 
 __all__ = ["NONE", "SELECTIVE", "FULL", "EndTimes", "LayerTimes", "end_times", "layer_times", "padded_vocab"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .columns import SCHEDULES, Columns
-from .context import pair_width
+from .layer.context import pair_width
 from .layer_costs import FULL, NONE, padded_vocab
 from .mixture.held import experts_of_stages, kept_by_experts, passing_through_experts
 from .model import TransformerShape

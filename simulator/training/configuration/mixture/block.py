@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from ..kernels import FP8, Kernels
-from ..layer_parts import Floats, Part, products
+from ..layer.parts import Floats, Part, products
+from ..layer.spread import Spread
 from ..model import TransformerShape
 from ..rates import Stack
-from ..spread import Spread
 
 __all__ = ["OPS", "expert_part", "pairs"]
 

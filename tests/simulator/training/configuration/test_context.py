@@ -7,7 +7,7 @@ import pytest
 from meshwright.errors import InputError
 from meshwright.simulator import Cluster
 from meshwright.simulator.training import TransformerShape, estimate
-from meshwright.simulator.training.configuration.context import pair_width, ring_bytes, swapped_bytes
+from meshwright.simulator.training.configuration.layer.context import pair_width, ring_bytes, swapped_bytes
 from meshwright.simulator.training.configuration.memory import activation_bytes
 from meshwright.simulator.training.configuration.schedule import shorter_bubble
 

@@ -15,12 +15,12 @@ from meshwright.simulator import Cluster
 from meshwright.simulator.training import CORE, TransformerShape, estimate
 from meshwright.simulator.training.configuration.collectives import GroupLinks
 from meshwright.simulator.training.configuration.columns import Columns
+from meshwright.simulator.training.configuration.layer.spread import Spread
 from meshwright.simulator.training.configuration.layer_costs import NONE, layer_times
 from meshwright.simulator.training.configuration.mixture.exchange import Exchange, nodes_met
 from meshwright.simulator.training.configuration.mixture.held import experts_of_stages
 from meshwright.simulator.training.configuration.mixture.parts import Experts, Latent
 from meshwright.simulator.training.configuration.rates import rates_of
-from meshwright.simulator.training.configuration.spread import Spread
 from meshwright.simulator.training.configuration.stages import Stages
 from meshwright.simulator.training.configuration.weights import device_params
 from test_layer_theory import Counting

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...cluster import Cluster
-from .collectives import GroupLinks
-from .columns import Columns
-from .mixture.exchange import Exchange
-from .model import TransformerShape
-from .rates import DeviceRates
+from ....cluster import Cluster
+from ..collectives import GroupLinks
+from ..columns import Columns
+from ..mixture.exchange import Exchange
+from ..model import TransformerShape
+from ..rates import DeviceRates
 
 __all__ = ["Spread"]
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .collectives import GroupLinks
-from .kernels import FP8, Kernels
-from .model import TransformerShape
-from .rates import Stack
+from ..collectives import GroupLinks
+from ..kernels import FP8, Kernels
+from ..model import TransformerShape
+from ..rates import Stack
 
 __all__ = ["Floats", "Part", "Products", "Tensor", "attention_part", "mlp_part", "products"]
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .kernels import Kernels
-from .model import TransformerShape
+from ..kernels import Kernels
+from ..model import TransformerShape
 from .spread import Spread
 
 __all__ = ["context_seconds", "pair_width", "ring_bytes", "swapped_bytes"]
