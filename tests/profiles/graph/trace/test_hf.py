@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -186,3 +187,9 @@ def test_words_that_name_no_file(tmp_path: Path) -> None:
         graph_of("hf:a@b")
     with pytest.raises(InputError, match=r"nowhere: No such file or directory; expected hf:CONFIG\.json"):
         graph_of(f"hf:{tmp_path / 'nowhere'}")
+
+
+def test_without_transformers_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(InputError, match=r"transformers is not installed; pip install 'meshwright\[hf\]'"):
+        graph_of(written(tmp_path, LLAMA))
