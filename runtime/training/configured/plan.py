@@ -28,7 +28,7 @@ def config_of(plan: TrainingPlan) -> Config:
         On what the decoder does not do: latent attention, tokens that are dropped, experts cut by tensor parallelism,
         an optimizer on the host.
     """
-    said: Mapping[str, Any] = plan.planner.options
+    said = cast("Mapping[str, Any]", plan.planner.options)
     shape = shape_of(cast("Mapping[str, Any]", said["shape"]))
     ranks = said["dp"] * said.get("cp", 1)
     sharded = said.get("shard") or ranks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -58,7 +59,8 @@ class Ranks:
         )
         mine = dist.get_rank()
         stage, data, tp = mine // (ranks * way.tp), mine // way.tp % ranks, mine % way.tp
-        context = tied = None
+        context: Any = None
+        tied: Any = None
         for s in range(way.pp):  # every process makes every group, in the same order
             for d in range(way.dp if way.cp > 1 else 0):
                 for t in range(way.tp):

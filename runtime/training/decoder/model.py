@@ -38,7 +38,7 @@ class Attention(nn.Module):
         self.v = nn.Linear(shape.hidden, shape.kv_heads * shape.head_dim, bias)
         self.o = nn.Linear(shape.heads * shape.head_dim, shape.hidden, bias)
         self.core: Core = causal
-        self.positions = range(shape.seq)
+        self.positions: Sequence[int] = range(shape.seq)
         self.again = False  # whether backward computes the core again
 
     def forward(self, x: Tensor) -> Tensor:
@@ -122,7 +122,7 @@ class Chunk(nn.Module):
         self.norm = _norm(shape)() if self.last else None
         self.output = nn.Linear(shape.hidden, shape.vocab, bias=False) if self.last else None
         self.tied = shape.tied
-        self.positions = range(shape.seq)
+        self.positions: Sequence[int] = range(shape.seq)
         self.tie()
 
     def tie(self) -> None:
