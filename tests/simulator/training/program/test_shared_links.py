@@ -41,7 +41,7 @@ def both(program, timing, load):
 
 
 @given(loaded_cases())
-@settings(max_examples=examples(60, anew=300), deadline=None)
+@settings(max_examples=examples(30, anew=300), deadline=None)
 def test_both_engines_say_the_same(case):
     _, _, (fast, slow) = both(*case)
     for name in ("start", "finish", "sent", "arrived"):
@@ -50,7 +50,7 @@ def test_both_engines_say_the_same(case):
 
 
 @given(loaded_cases())
-@settings(max_examples=examples(40, anew=100), deadline=None)
+@settings(max_examples=examples(15, anew=100), deadline=None)
 def test_laws_of_flows(case):
     """Nothing is faster than alone; no link carries more than it can; unshared links make no difference."""
     program, timing, load = case
@@ -78,7 +78,7 @@ def test_laws_of_flows(case):
 
 
 @given(st.lists(USES, max_size=6))
-@settings(max_examples=examples(100, anew=500), deadline=None)
+@settings(max_examples=examples(40, anew=500), deadline=None)
 def test_rates_are_fair(uses):
     """Feasible, and every flow that is held back crosses a full link on which none goes faster (max-min)."""
     rates = fair_rates(uses)
