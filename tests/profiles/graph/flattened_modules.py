@@ -129,6 +129,20 @@ def parameter(*shape: int) -> nn.Parameter:
 QKV: dict[str, Callable[[], nn.Module]] = {"qkv": lambda: conv(4, 12)}
 ONE: dict[str, Callable[[], nn.Module]] = {"one": lambda: conv(4, 4)}
 
+
+def written(m: Any, x: Tensor) -> Tensor:
+    y = m.one(x)
+    y[:, 0].mul_(2.0)
+    return y
+
+
+def read(m: Any, x: Tensor) -> Tensor:
+    y = m.one(x)
+    first = y[:, 0]
+    y.mul_(2.0)
+    return first
+
+
 RIGHT: dict[str, tuple[Callable[[Any, Tensor], Tensor], dict[str, Callable[[], Any]]]] = {
     "attention by matmul": (matmul_attention, QKV),
     "fused attention": (fused_attention, QKV),
@@ -160,20 +174,15 @@ RIGHT: dict[str, tuple[Callable[[Any, Tensor], Tensor], dict[str, Callable[[], A
     "dropout": (lambda m, x: F.dropout(m.one(x), 0.3), ONE),
     "batch norm": (lambda m, x: m.norm(m.one(x)), ONE | {"norm": lambda: nn.BatchNorm2d(4)}),
     "constant": (lambda m, x: m.one(x).flatten(2).mT * torch.tensor([1.0, 2.0, 3.0, 4.0]), ONE),
+    "written in part": (written, ONE),
+    "read in part": (read, ONE),
+    "complex": (lambda m, x: torch.fft.rfft(m.one(x)).abs(), ONE),
     "lstm": (lambda m, x: m.steps(x.flatten(2))[0], {"steps": lambda: nn.LSTM(24, 4, batch_first=True)}),
 }  # fmt: skip
 """Name -> function and layers of modules that trace, and rightly."""
 
 
-def written(m: Any, x: Tensor) -> Tensor:
-    y = m.one(x)
-    y[:, 0].mul_(2.0)
-    return y
-
-
 REFUSED: dict[str, tuple[Callable[[Any, Tensor], Tensor], dict[str, Callable[[], Any]], str]] = {
-    "complex": (lambda m, x: torch.fft.rfft(m.one(x)).abs(), ONE, "in module '(root)': dtype complex64 is not known"),
-    "written in part": (written, ONE, "writes into a part of a tensor that is read elsewhere"),
     "autocast": (lambda m, x: _autocast(m, x), ONE, "autocast in module '(root)': not known to graphs"),
     "normed by its spectrum": (
         lambda m, x: m.line(x.flatten(1)),

@@ -51,7 +51,7 @@ BY_ROWS: Mapping[str, Mapping[str, Function]] = {
         "upsample_nearest1d": lambda m, x: F.interpolate(x, size=11),
         "upsample_bicubic2d": lambda m, x: F.interpolate(x[:, None], size=(5, 7), mode="bicubic"),
         "im2col": lambda m, x: F.unfold(x[:, None], (2, 3)),
-        "col2im": lambda m, x: F.fold(x.reshape(-1, 6, 3), (2, 4), (2, 2)),
+        "col2im": lambda m, x: F.fold(x.reshape(-1, 18)[:, :12].reshape(-1, 4, 3), (2, 4), (2, 2)),
         "adaptive_avg_pool2d": lambda m, x: F.adaptive_avg_pool2d(x[:, None], (2, 5)),
         "adaptive_max_pool1d": lambda m, x: F.adaptive_max_pool1d(x, 4),
         "pad": lambda m, x: m.round(x),

@@ -54,12 +54,16 @@ def _taken_apart(program: Any, known: Collection[str], keep: bool, kept: set[Any
 
 
 def _writes_into_a_part(node: Any) -> bool:
-    """Whether a call writes in place into what is a view of something else."""
+    """Whether a call writes in place into what is a view of something else, or has one."""
     schema = getattr(node.target, "_schema", None)
     if schema is None or not schema.is_mutable or not node.args or not hasattr(node.args[0], "target"):
         return False
-    made = getattr(node.args[0].target, "_schema", None)
-    return made is not None and any(a.alias_info is not None and not a.alias_info.is_write for a in made.arguments)
+    return any(map(_views, (node.args[0], *node.args[0].users)))
+
+
+def _views(node: Any) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and any(a.alias_info is not None and not a.alias_info.is_write for a in schema.arguments)
 
 
 def _picks(node: Any) -> bool:
