@@ -202,7 +202,8 @@ def _mode() -> Any:
                 return args[0].clone(), torch.ones_like(args[0], dtype=torch.bool)
             if name == "aten::bernoulli" and func._overloadname == "default":  # of a tensor of chances
                 return (args[0].double() > DRAWN).double()
-            drawn = _undrawn(func, args, kwargs or {})
+            given = (kwargs or {}).get("generator") is not None  # draws of ours, for a check
+            drawn = None if given else _undrawn(func, args, kwargs or {})
             if drawn is not None:
                 return (args[0] if name.endswith("_") else func(*args, **(kwargs or {})).double()).fill_(drawn)
             written = {i for i, a in enumerate(func._schema.arguments) if a.alias_info and a.alias_info.is_write}
