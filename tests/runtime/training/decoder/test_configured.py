@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from meshwright.cli import run
 from meshwright.errors import InputError
 from meshwright.planners.megatron.emit import training_plan
 from meshwright.runtime.export.training import export_training
@@ -47,11 +48,11 @@ def test_what_the_decoder_does_not_do_is_refused() -> None:
 
 def test_a_run_is_held_against_one_process() -> None:
     plan = training_plan(GPT, CLUSTER, 4, tp=1, pp=1, dp=2, microbatch=1, zero=1)
-    run = run_configured(plan, steps=2)
-    assert run.apart is not None
-    assert run.apart < 1e-10, run.worst
-    assert len(run.losses) == len(run.seconds) == 2
-    assert "2 processes" in repr(run)
+    found = run_configured(plan, steps=2)
+    assert found.apart is not None
+    assert found.apart < 1e-10, found.worst
+    assert len(found.losses) == len(found.seconds) == 2
+    assert "2 processes" in repr(found)
 
 
 DATA = """
@@ -92,3 +93,18 @@ def test_the_exported_program_learns_from_data_without_meshwright(tmp_path: Path
     logits = whole(tokens[:, :-1])
     assert float(torch.nn.functional.cross_entropy(logits[0], tokens[0, 1:])) < losses[0] - 1.0
     assert json.loads((out / "config.json").read_text())["way"]["tp"] == 2
+
+
+def test_the_command_line_runs_it_and_refuses_what_it_does_not_take(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = training_plan(GPT, CLUSTER, 4, tp=1, pp=2, dp=1, microbatch=1)
+    path = tmp_path / "plan.json"
+    plan.save(path)
+    assert run(["run", str(path), "--data", "data.py:batches"]) == 2
+    assert "data: a plan of planner search runs here on drawn tokens" in capsys.readouterr().err
+    assert run(["run", str(path), "--iterations", "1", "--out", str(tmp_path / "rows.csv")]) == 0
+    said = capsys.readouterr().out
+    assert "2 processes (pp 2)" in said
+    assert "against one process: equal" in said
+    assert (tmp_path / "rows.csv").read_text().startswith("iteration,loss,norm,seconds\n0,")
