@@ -122,5 +122,5 @@ class MeasureOptions(Options):
 class ExportOptions(Options):
     """What may be said besides the plan."""
 
-    to: str = Field(default="", description="target: torch, megatron or deepspeed")
+    to: str = Field(default="", description="target: torch, megatron, deepspeed, nanotron or torchtitan")
     force: bool = Field(default=False, description="write into a folder that holds other files")

@@ -19,7 +19,9 @@ from ..tree import File, write_tree
 from .configured import decoder_files
 from .deepspeed import deepspeed
 from .megatron import megatron
+from .nanotron import nanotron
 from .torch import torch_files
+from .torchtitan import torchtitan
 
 __all__ = ["TRAINING_TARGETS", "export_training"]
 
@@ -27,6 +29,8 @@ TRAINING_TARGETS: dict[str, Callable[[TrainingPlan, Graph, ExportOptions], dict[
     "torch": torch_files,
     "megatron": megatron,
     "deepspeed": deepspeed,
+    "nanotron": nanotron,
+    "torchtitan": torchtitan,
 }
 """Target -> what makes its files from a plan and its graph."""
 
@@ -41,10 +45,10 @@ def export_training(
     ----------
     plan : TrainingPlan
         What to train, and how.
-    to : {"torch", "megatron", "deepspeed"}
+    to : {"torch", "megatron", "deepspeed", "nanotron", "torchtitan"}
         DTensor placements, stage modules and a program for torchrun (of planner search's plans: a decoder and its
         configuration, for torch alone); arguments of Megatron-LM; a configuration of
-        DeepSpeed. The latter two where the plan is uniform enough.
+        DeepSpeed, nanotron or torchtitan. All but the first where the plan is uniform enough.
     out : path
         Folder to write to: new, empty, or an earlier export's (whose files are replaced).
     graph : Graph, optional
