@@ -154,7 +154,7 @@ def _draw(result: TrainingResult, png: Path) -> None:
     memory = result.memory()
     memory.plot(lower)
     most = float(memory.peak.max())
-    if most < 0.1 * memory.limit_bytes:  # a small model: its lines, not the limit far above them
+    if most < 0.1 * memory.limit_bytes.min():  # a small model: its lines, not the limit far above them
         lower.set_ylim(0, 1.2 * most / 2**30)
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=150)
