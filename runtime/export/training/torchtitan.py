@@ -146,6 +146,7 @@ def _training(plan: TrainingPlan, uniform: Uniform, seq: int) -> dict[str, Any]:
         "steps": 100,
         "dtype": "float32",
         "mixed_precision_param": plan.model.dtype,
+        "disable_cuda_graphs": uniform.pipeline > 1,  # it refuses them beside pipelines
     }
 
 
