@@ -32,8 +32,8 @@ def check_comparable(graph: Graph) -> None:
     found = next((op for op in graph.operators if draws_at_random(op)), None)
     if found is not None:
         raise InputError(
-            f"run: graph {graph.name!r}: operator {found.name!r} draws at random, and a module draws otherwise; compare "
-            "with the graph (no module), or trace the module with p=0 or in evaluation mode"
+            f"run: graph {graph.name!r}: operator {found.name!r} draws at random, and a module draws otherwise; "
+            "compare with the graph (no module), or trace the module with p=0 or in evaluation mode"
         )
 
 

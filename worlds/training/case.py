@@ -253,8 +253,8 @@ class TrainingCase(Case):
     cluster: TrainingClusterCase
     model: Annotated[str, CIRCUMSTANCE] = Field(
         default="gpt3-1.3b",
-        description="a model of the zoo, a graph file, hf:CONFIG.json, or path/to/file.py:function of a torch module; of planner "
-        "search a decoder's name, or sizes such as layers=96,hidden=12288,heads=96,vocab=51200,seq=2048",
+        description="a model of the zoo, a graph file, hf:CONFIG.json, or path/to/file.py:function of a torch module; "
+        "of planner search a decoder's name, or sizes such as layers=96,hidden=12288,heads=96,vocab=51200,seq=2048",
     )
     shape: Annotated[ShapeCase, CIRCUMSTANCE] = ShapeCase()
     speed: Annotated[Mapping[str, Factor], CIRCUMSTANCE] = Field(

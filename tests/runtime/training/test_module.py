@@ -96,7 +96,12 @@ def test_the_first_iteration_is_the_modules(session, name, shape):
     graph, module = made(name)
     plan = hand_plan(graph, meshes=shape, global_batch=8, microbatches=2)
     run = run_training(
-        plan, graph, iterations=2, compare=True, own=Own(module=module), options=RunOptions(against="m.py:m"),
+        plan,
+        graph,
+        iterations=2,
+        compare=True,
+        own=Own(module=module),
+        options=RunOptions(against="m.py:m"),
         session=session,
     )
     assert run.difference.against == "m.py:m"
