@@ -29,6 +29,7 @@ from ..status import status
 from ..trace_io import print_json
 from .cases import ALL, PLANNER, cases_of
 from .flags import Flag, flags_of, function_of, values_of
+from .written import written_lines
 
 __all__ = ["Subject", "door_command", "subject_of"]
 
@@ -285,7 +286,7 @@ def _print(verb: str, answer: Answer, out: Path | None, as_json: bool) -> None:
             typer.echo(answer.text)
         if verb == "plan" and out is not None:
             typer.echo(f"plan written: {out}")
-        for path in answer.written:
-            typer.echo(f"written: {path}")
+        for line in written_lines(answer.written, out):
+            typer.echo(f"written: {line}")
     if answer.failed:
         raise RunError(answer.failed)
