@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,31 @@ def why_not(error: Exception, source: str, module: Any) -> str:
     where, walk = "", error.__traceback__
     while walk is not None:
         path = modules.get(id(walk.tb_frame.f_locals.get("self")))
-        code = walk.tb_frame.f_code
-        if path is not None and code.co_filename.startswith(_torch_root()):
-            where = where or (f" in module {path!r}" if path else "")  # the user's own line says more
-        elif path is not None:
-            where = f" in module {path or '(root)'!r} ({code.co_filename.rsplit('/', 1)[-1]}:{walk.tb_lineno})"
+        if path is not None and not (where and walk.tb_frame.f_code.co_filename.startswith(_torch_root())):
+            where = f" in module {path or '(root)'!r}"  # of torch's own inside it only where no other is known
         walk = walk.tb_next
+    where += _innermost(error)
     text = f"{type(error).__name__}: {error}"
     dependent = ("data-dependent", "DataDependent", "unbacked", "GuardOnData", "aten._local_scalar_dense", "aten.equal",
                  "is_nonzero", "item() on", "Meta tensors")  # fmt: skip
     if any(word in text for word in dependent):
-        return f"{source}: control flow or shapes that depend on data{where}; expected a static module"
+        return (f"{source}: control flow or shapes that depend on data{where}; expected a static module: choose by "
+                "torch.where or a mask, or give the branch as an option of the module")  # fmt: skip
     line = next((part.strip() for part in str(error).splitlines() if part.strip()), "no reason given")
     return f"{source}: cannot be traced{where}: {type(error).__name__}: {line[:200]}"
+
+
+def _innermost(error: Exception) -> str:
+    """The last line on the way to the error that is neither torch's, Python's nor ours."""
+    here, walk, ours = "", error.__traceback__, __name__.partition(".")[0]
+    while walk is not None:
+        name, code = str(walk.tb_frame.f_globals.get("__name__")), walk.tb_frame.f_code
+        if name.partition(".")[0] not in {"torch", ours, *sys.stdlib_module_names} and not code.co_filename.startswith(
+            "<"
+        ):
+            here = f" ({Path(code.co_filename).name}:{walk.tb_lineno})"
+        walk = walk.tb_next
+    return here
 
 
 def line_of(node: Any) -> str:

@@ -145,3 +145,26 @@ def test_inputs_may_be_named_and_batches_of_one_are_batches() -> None:
     assert grown.operators[-2].inputs[1] == "inputs.weight"
     with pytest.raises(InputError, match="squeeze: other dimensions at batch 2 than at 1"):
         from_torch(Outer(lambda x: x.squeeze()), (torch.ones(1, 4),))
+
+
+def test_data_dependent_control_flow_names_the_line_also_of_a_function() -> None:
+    class Branch(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return _branched(self.linear(x)).mean()
+
+    with pytest.raises(InputError) as caught:
+        from_torch(Branch(), (torch.zeros(2, 4),))
+    message = str(caught.value)
+    assert f"(test_errors.py:{_branched.__code__.co_firstlineno + 1})" in message
+    assert "torch.where" in message
+    assert "\n" not in message
+
+
+def _branched(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        x = x * 2
+    return x
