@@ -305,6 +305,8 @@ def _loss(local: Local, operands: Sequence[Tensor]) -> Tensor:
 
 
 def _reduction(local: Local, operands: Sequence[Tensor]) -> Tensor:
+    import torch
+
     op = local.op
     order = op.parsed.loops
     (x,) = _apart(local, operands, order)
@@ -317,7 +319,9 @@ def _reduction(local: Local, operands: Sequence[Tensor]) -> Tensor:
     elif fn in ("max", "min", "argmax"):
         if local.axes_of([order[i] for i in gone]):
             raise InputError(f"operator {op.name!r}: the loop of a {fn} cannot be cut; it is no sum")
-        if fn == "argmax":
+        if fn == "argmax" and not gone:
+            y = torch.zeros_like(x, dtype=torch.int64)  # of one element each
+        elif fn == "argmax":
             y = x.movedim(gone, tuple(range(-len(gone), 0))).flatten(-len(gone)).argmax(-1)
         else:
             y = (x.amax(dim=gone) if fn == "max" else x.amin(dim=gone)) if gone else x

@@ -22,6 +22,8 @@ __all__ = ["cross_entropy_rows", "log_sum_exp", "moments", "picked_rows"]
 
 def moments(local: Local, x: Tensor, dims: tuple[int, ...], over: Sequence[str], *, centred: bool) -> tuple[Any, Any]:
     """Mean and variance over some dimensions, kept; about zero (mean not computed) if not `centred`."""
+    if not dims:  # of one element each; torch takes no dimensions for all of them
+        return (x, torch.zeros_like(x)) if centred else (None, x.square())
     if not local.axes_of(over):
         if not centred:
             return None, x.square().mean(dim=dims, keepdim=True)
@@ -59,6 +61,8 @@ class _Moments(torch.autograd.Function):
 
 def log_sum_exp(local: Local, x: Tensor, dims: tuple[int, ...], over: Sequence[str]) -> Tensor:
     """log Σ exp over some dimensions, kept."""
+    if not dims:  # of one element each; torch takes no dimensions for all of them
+        return x
     if not local.axes_of(over):
         return torch.logsumexp(x, dim=dims, keepdim=True)
     return _LogSumExp.apply(x, local, dims, tuple(over))  # pyright: ignore

@@ -193,6 +193,8 @@ def _triangle(step: Step) -> Result:
 def _cumsum(step: Step) -> Result:
     x, rank = step.x, len(step.x.dims)
     dim = step.args["dim"] % rank
+    if not x.dims[dim]:  # sums of one element
+        return x if x.dtype == step.dtypes[0] else pointwise(step, "cast", [x], word="cast")
     return step.draft.add(
         step.word, "elementwise", Axes([(x, range(rank))], range(rank), splits={dim: "whole"}, names={"loop": dim}),
         dtype=step.dtypes[0], attributes={"fn": "cumsum"},
@@ -201,6 +203,8 @@ def _cumsum(step: Step) -> Result:
 
 def _one_hot(step: Step) -> Result:
     rank = len(step.x.dims)
+    if step.sizes[0][-1] == ONE:
+        raise step.unknown("one class is not known")
     lined = Axes([(step.x, range(rank))], range(rank + 1), sizes={rank: step.sizes[0][-1]}, names={"loop": rank})
     return step.draft.add(
         step.word, "elementwise", lined, dtype=step.dtypes[0], grad=False, attributes={"fn": "one_hot"},

@@ -36,7 +36,9 @@ def _layer_norm(step: Step) -> Result:
     a = step.args
     x, count = a["input"], len(a["normalized_shape"])
     axes = list(range(len(x.dims)))
-    eps = a["eps"] if a["eps"] is not None else {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}[x.dtype]
+    # Without one torch takes the smallest step above 1 of the dtype.
+    steps = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+    eps = a["eps"] if a["eps"] is not None else steps[x.dtype]
     fn = "rms" if step.word == "rms_norm" else "layer"
     over: set[Hashable] = set(axes[-count:])
     return _norm(step, (x, axes), (a["weight"], a.get("bias")), axes[-count:], over, fn, eps)
@@ -106,8 +108,9 @@ def _cross_entropy(step: Step) -> Result:
         raise step.unknown("labels that are probabilities are not known")
     rank = len(x.dims)
     classes = 1 if rank > 1 else 0
+    if not x.dims[classes]:
+        raise step.unknown("a loss over one class is not known")
     axes: list[Hashable] = [k if dim else None for k, dim in enumerate(x.dims)]
-    axes[classes] = classes
     rest = [n for k, n in enumerate(axes) if k != classes]
     reduction = _REDUCTIONS[a["reduction"]]
     lined = Axes(

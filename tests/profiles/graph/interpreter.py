@@ -104,11 +104,13 @@ def _norm(op: Operator, xs: list[Tensor]) -> Tensor:
         y = (x - mean) / (variance + a["eps"]).sqrt()
         y = y * affine[0] + affine[1] if affine else y
         return y.reshape(op.shape)
+    x, over = x[..., None], [*over, len(order)]  # one of them may be all there is: [] is every dimension
     if a["fn"] == "rms":
         y = x * (x.square().mean(over, keepdim=True) + a["eps"]).rsqrt()
     else:
         centred = x - x.mean(over, keepdim=True)
         y = centred * (centred.square().mean(over, keepdim=True) + a["eps"]).rsqrt()
+    y = y[..., 0]
     if len(xs) > 1:
         y = y * _spread(op, 1, xs[1], order)
     if len(xs) > 2:
@@ -130,7 +132,7 @@ def _softmax(op: Operator, xs: list[Tensor]) -> Tensor:
     x = _spread(op, 0, xs[0], order)
     if op.attributes.get("causal"):
         x = x.masked_fill(_later(op, order, x), -math.inf)
-    y = x - x.logsumexp(over, keepdim=True)
+    y = x - x[..., None].logsumexp([*over, len(order)], keepdim=True)[..., 0]
     return (y if op.attributes.get("fn") == "log_softmax" else y.exp()).reshape(op.shape)
 
 
@@ -185,7 +187,7 @@ def _reduction(op: Operator, xs: list[Tensor]) -> Tensor:
     x = _spread(op, 0, xs[0], [*kept, *gone])
     over = list(range(len(kept), len(kept) + len(gone)))
     if op.attributes["fn"] == "argmax":
-        return x.flatten(len(kept)).argmax(-1).reshape(op.shape)
+        return x[..., None].flatten(len(kept)).argmax(-1).reshape(op.shape)
     fn = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax, "min": torch.amin}[op.attributes["fn"]]
     return (fn(x, over) if over else x).reshape(op.shape)
 

@@ -202,6 +202,9 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.
     "grouped": lambda x, t, i: F.scaled_dot_product_attention(
         x.view(-1, 6, 4, 2).transpose(1, 2), x[..., :4].view(-1, 6, 2, 2).transpose(1, 2),
         x[..., 4:].reshape(-1, 6, 2, 2).transpose(1, 2), is_causal=True, enable_gqa=True),
+    "single": lambda x, t, i: x[:, :1].softmax(1) * x + x[..., :1].log_softmax(-1) * x + x[:, :1].cumsum(1)
+    + F.layer_norm(x[..., :1], (1,), t[0, :1], t[1, :1]) + F.rms_norm(x[..., :1], (1,), t[2, :1])
+    + (x[:, :1].max(1)[0] + x[:, 1:2].argmax(1) + x[..., :1].logsumexp(-1)[:, :1]).unsqueeze(1),
     "checkpoint": lambda x, t, i: checkpoint(lambda y: y.tanh() * 2, x, use_reentrant=False),
 }  # fmt: skip
 
