@@ -87,7 +87,7 @@ def layouts(graph: Graph, cluster: Cluster, options: TeraPipeOptions, batch: int
                     megatron(sized, (data, op))
             except InputError:
                 continue
-            meshes = mesh_entries([shape] * pipe, cluster)
+            meshes = mesh_entries([(0, shape)] * pipe, [cluster])
             views = tuple(
                 Mesh(cluster, m.hosts, m.devices, m.first_host, m.first_device).view((data, op)) for m in meshes
             )

@@ -62,11 +62,11 @@ class Site:
     memory_bytes: float
 
 
-def mesh_entries(shapes: Sequence[tuple[int, tuple[int, int]]], sites: Sequence[Site]) -> tuple[MeshEntry, ...]:
-    """Submeshes (number of the site, shape) placed on their clusters (Theorem 1), in the order of the stages."""
+def mesh_entries(shapes: Sequence[tuple[int, tuple[int, int]]], clusters: Sequence[Cluster]) -> tuple[MeshEntry, ...]:
+    """Submeshes (number of the cluster, shape) placed on their clusters (Theorem 1), in the order of the stages."""
     placed = [
-        iter(place_submeshes([shape for at, shape in shapes if at == k], s.cluster.nodes, s.cluster.devices_per_node))
-        for k, s in enumerate(sites)
+        iter(place_submeshes([shape for at, shape in shapes if at == k], c.nodes, c.devices_per_node))
+        for k, c in enumerate(clusters)
     ]
     return tuple(
         MeshEntry(hosts=p.hosts, devices=p.devices, first_host=p.first_host, first_device=p.first_device, cluster=k)

@@ -83,7 +83,7 @@ def build_plan(
     InfeasibleError
         If a stage does not fit after all.
     """
-    meshes = mesh_entries(shapes, sites)
+    meshes = mesh_entries(shapes, [site.cluster for site in sites])
     count, rounds = len(stages), len(stages) // len(shapes)
     if rounds > 1:
         held = held_microbatches(len(shapes), rounds, microbatches)
