@@ -13,9 +13,7 @@ from .fallback.decompose import decomposed
 from .inputs import named_inputs, with_loss
 from .outputs import loss_of, results_of, without_writing, writes_into_parts
 from .simpler.constants import LARGEST
-from .simpler.experts import STATIC, experts
-from .simpler.hints import without_hints
-from .simpler.recurrent import layer_by_layer
+from .simpler.forward import traced_forward
 from .values import Value
 
 __all__ = ["Exported", "Given", "Inner", "exported", "given_inputs", "lifted", "program_of"]
@@ -202,13 +200,10 @@ def lifted(
     module: Any, inputs: Sequence[Any] | Mapping[str, Any], loss: str | Callable[..., Any] | None, labels: Any
 ) -> dict[str, Any]:
     """Tensors that a module makes of numbers, by the names that a trace gives them."""
-    import torch
-
     source = type(module).__name__
     given = named_inputs(module, inputs, source) | ({} if loss is None else {"labels": labels})
     try:
-        with experts(module, STATIC), without_hints(), layer_by_layer():
-            program = torch.export.export(with_loss(module, loss, inputs), (given,), strict=False)
+        program = traced_forward(with_loss(module, loss, inputs), given, module)
     except Exception as error:
         raise InputError(why_not(error, source, module)) from None
     parts = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
@@ -235,8 +230,8 @@ def program_of(
         shape[batch_dim] = batch
         example[key] = torch.empty(shape, dtype=x.dtype, device=place)
     try:
-        with torch.set_grad_enabled(not inference), experts(module, STATIC), without_hints(), layer_by_layer():
-            program = torch.export.export(whole, (example,), strict=False)
+        with torch.set_grad_enabled(not inference):
+            program = traced_forward(whole, example, module)
             program = without_writing(program) if inference or writes_into_parts(program) else program
             program.graph.eliminate_dead_code()  # what nothing reads needs no words
             return decomposed(program, known, keep=not inference)

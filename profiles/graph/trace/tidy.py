@@ -12,6 +12,7 @@ from ..notation import Dims, Formula
 from ..operator import Operator
 from .simpler.constants import Constants
 from .simpler.experts import grouped
+from .simpler.norms import normed
 
 __all__ = ["tidied"]
 
@@ -23,7 +24,8 @@ def tidied(
 
     A number that multiplies a contraction becomes its ``scale``. A mask that lets a query see the keys up to its own
     position, however it was made, becomes ``causal`` of the softmax or the fused attention that it goes into. Weights
-    that are picked for each row are not copied: their product becomes a ``grouped`` one.
+    that are picked for each row are not copied: their product becomes a ``grouped`` one. Norms by the root mean square
+    become one operator, but for inference, where each call may have a backend of its own.
 
     Parameters
     ----------
@@ -35,6 +37,7 @@ def tidied(
         Operators whose values are asked for: they stay as they are.
     """
     scaled = grouped(_scaled(list(operators), results))
+    scaled = scaled if results else normed(scaled)
     return _unflattened(_causal(scaled, Constants(scaled, constants)))
 
 

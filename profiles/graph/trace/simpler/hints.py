@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["without_hints"]
+__all__ = ["not_for_compilers", "without_hints"]
 
 LOOKS = "_detect_is_causal_mask"
 """Function of torch.nn.modules.transformer that compares a mask with the causal one. The hint that it gives changes no
@@ -34,3 +34,16 @@ def without_hints() -> Iterator[None]:
         Distribution.set_default_validate_args(checks)
         if looks is not None:
             setattr(transformer, LOOKS, looks)
+
+
+@contextmanager
+def not_for_compilers() -> Iterator[None]:
+    """Modules that ask whether they are compiled hear that they are not: some make a mask only where they are not."""
+    import torch
+
+    before = torch.compiler.is_compiling
+    torch.compiler.is_compiling = lambda: False
+    try:
+        yield
+    finally:
+        torch.compiler.is_compiling = before

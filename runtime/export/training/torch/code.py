@@ -109,8 +109,8 @@ def _norm(operator: Operator, names: list[str], cut: tuple[str, str], logical: t
     plain = over == out[-1:] and all(_loops(dims) == over for dims in operator.parsed.operands[1:])
     if fn == "layer" and plain and len(names) == 3:
         return f"F.layer_norm({names[0]}, {names[0]}.shape[-1:], {names[1]}, {names[2]}, {eps!r})"
-    if fn == "rms" and plain and len(names) == 2:
-        return f"rms_norm({names[0]}, {names[1]}, {eps!r})"
+    if fn == "rms" and plain:
+        return f"rms_norm({names[0]}, {names[1] if len(names) > 1 else 1.0}, {eps!r})"
     raise _cannot(operator, f"is a {fn} norm over {', '.join(over)}")
 
 

@@ -52,7 +52,8 @@ MORE: dict[str, tuple[str, str, dict[str, Any]]] = {
     "gemma2": ("Gemma2ForCausalLM", "Gemma2Config", SIZES | GROUPED | {"sliding_window": 4, "num_hidden_layers": 2}),
     "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", SIZES | {"num_key_value_heads": 2}),
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", SIZES | GROUPED),
-    "qwen2-moe": ("Qwen2MoeForCausalLM", "Qwen2MoeConfig", SIZES | MOE | {"shared_expert_intermediate_size": 16}),
+    "qwen2-moe": ("Qwen2MoeForCausalLM", "Qwen2MoeConfig", SIZES | GROUPED | MOE | {
+        "shared_expert_intermediate_size": 16}),
     "phi3": ("Phi3ForCausalLM", "Phi3Config", SIZES),
     "olmo2": ("Olmo2ForCausalLM", "Olmo2Config", SIZES),
     "granite": ("GraniteForCausalLM", "GraniteConfig", SIZES),

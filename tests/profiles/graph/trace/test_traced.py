@@ -139,6 +139,23 @@ def test_a_hugging_face_like_decoder() -> None:
     assert [op.attributes.get("causal") for op in graph.operators if op.kind == "softmax"] == [True, True]
 
 
+def test_a_module_that_makes_its_mask_only_where_it_is_not_compiled() -> None:
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(8, 8)
+
+        def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+            if mask is None and not torch.compiler.is_compiling():
+                mask = torch.ones(x.shape[:-1]).tril()
+            return (self.linear(x) * mask[..., None]).square().mean()  # type: ignore[index]
+
+    x = torch.randn(4, 6, 8, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    before = torch.compiler.is_compiling
+    same_as_module(Masked(), {"x": x.view(2, 2, 6, 8)})
+    assert torch.compiler.is_compiling is before
+
+
 def test_torchs_own_encoder_layer() -> None:
     torch.manual_seed(0)
     x = torch.randn(2, 6, 16, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
