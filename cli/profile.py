@@ -1,4 +1,4 @@
-"""`meshwright profile`: list, show and check profile sets, and plan one from graphs."""
+"""`meshwright profile`: list, show and check profile sets, plan one from graphs, and measure one for training."""
 
 from __future__ import annotations
 
@@ -123,6 +123,43 @@ def plan(
     )
     save(made, out)
     _show_set(made, as_json)
+
+
+@app.command("measure")
+def measure(
+    model: Annotated[
+        str, typer.Argument(help="A model of the zoo, a graph file, or path/to/file.py:function that is traced.")
+    ],
+    out: Annotated[Path, typer.Option(help="Write the profile here (JSON); one that is there goes on.")],
+    training: Annotated[
+        bool, typer.Option("--training", help="Operators, forward and backward, and collectives.")
+    ] = False,
+    batches: Annotated[str, typer.Option(help="Samples of a microbatch, such as 1,4.")] = "1",
+    devices: Annotated[int | None, typer.Option(help="Most devices of a stage; else all that are here.")] = None,
+    on: Annotated[str, typer.Option(help="cpu (one core is one device), or cuda.")] = "cpu",
+    rounds: Annotated[int | None, typer.Option(help="Laps of each operator; 7, with --fast 3.")] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="Few laps, and few sizes of collectives.")] = False,
+    most: Annotated[int, typer.Option(help="Most shapes that are measured; the others are scaled.")] = 5000,
+    seed: Annotated[int, typer.Option(help="Seed of the operands.")] = 0,
+    size: Annotated[
+        list[str] | None, typer.Option(help="Another size of a model of the zoo, such as seq=2048; may be repeated.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure what training plans are made of on this machine; meshwright measure serving measures for serving."""
+    from ..profiles.measure.training import Asked, measure_training
+
+    if not training:
+        raise InputError("profile measure: say --training; profiles of serving: meshwright measure serving")
+    laps = (3 if fast else 7) if rounds is None else rounds
+    asked = Asked(_integers("--batches", batches), devices, on, laps, fast, most, seed)
+    graph = _graph(model, dict(_size(word) for word in size or ()))
+    found = measure_training(graph, asked, out, progress=lambda text: typer.echo(text, err=True))
+    if as_json:
+        _print_json({"file": str(out), "operators": len(found.operators), "own": found.own, "about": found.about})
+        return
+    typer.echo("\n".join(found.lines()))
+    typer.echo(f"profile written: {out}; meshwright plan training --profile {out}")
 
 
 def _graph(word: str, sizes: dict[str, int]) -> Graph:

@@ -6,6 +6,7 @@ from __future__ import annotations
 # pyright: reportUnnecessaryIsInstance=false
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..errors import InputError
 from ..profiles.devices import DEVICES
@@ -13,6 +14,9 @@ from ..profiles.hardware import DeviceSpec, LinkSpec
 from ..profiles.hardware import device as device_by_name
 from ..reprs import Shown
 from .topology import Level, check_levels
+
+if TYPE_CHECKING:
+    from .collective_tables import CollectiveTables
 
 __all__ = ["MAX_DEVICES", "Cluster", "JoinedClusters"]
 
@@ -40,6 +44,8 @@ class Cluster(Shown):
     levels : tuple of Level
         What joins the nodes, from the inside out: racks or rails, pods. Without any, all adapters reach each other at
         their full rate. A node is what one NVLink domain joins: a rack of 72 such devices is a node of 72.
+    collectives : CollectiveTables, optional
+        Measured collectives of groups inside a node, which meshes count with; others are rings of α–β messages.
 
     Raises
     ------
@@ -52,6 +58,7 @@ class Cluster(Shown):
     devices_per_node: int = 8
     device: str | DeviceSpec = "v100-16gb"
     levels: tuple[Level, ...] = ()
+    collectives: CollectiveTables | None = None
 
     def __post_init__(self) -> None:
         for name in ("nodes", "devices_per_node"):

@@ -133,14 +133,14 @@ class Mesh:
         return tuple((a, n // a) for a in range(1, n + 1) if n % a == 0)
 
     def view(self, shape: tuple[int, int], tables: CollectiveTables | None = None) -> LogicalMesh:
-        """A logical mesh over these devices, with measured collectives where there are tables.
+        """A logical mesh over these devices, with measured collectives where there are tables, the cluster's or these.
 
         Raises
         ------
         InputError
             If the shape is not two-dimensional or has another number of devices.
         """
-        return LogicalMesh(self, shape, tables)
+        return LogicalMesh(self, shape, self.cluster.collectives if tables is None else tables)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from ...files import readable, write_text
 from .graph import Graph
 from .operator import Loop, Operator, Tensor
 
-__all__ = ["from_json", "load_graph", "save_graph", "to_json"]
+__all__ = ["from_json", "load_graph", "operator_row", "read_operator", "save_graph", "to_json"]
 
 KIND = "meshwright/graph"
 VERSION = 1
@@ -36,7 +36,7 @@ def to_json(graph: Graph) -> str:
     for key, rows in (
         ("inputs", [_tensor(t) for t in graph.inputs]),
         ("parameters", [_tensor(t) for t in graph.parameters]),
-        ("operators", [_operator(op) for op in graph.operators]),
+        ("operators", [operator_row(op) for op in graph.operators]),
     ):
         lines = ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in rows)
         body.append(f' "{key}": [\n{lines}\n ]' if rows else f' "{key}": []')
@@ -66,7 +66,7 @@ def from_json(text: str, where: str = "graph") -> Graph:
             batch=_typed(document, "batch", int),
             inputs=_rows(document, "inputs", _read_tensor),
             parameters=_rows(document, "parameters", _read_tensor),
-            operators=_rows(document, "operators", _read_operator),
+            operators=_rows(document, "operators", read_operator),
             items_per_sample=_number(document, "items_per_sample", 1.0),
             items=_typed(document, "items", str, "samples"),
             source=_typed(document, "source", str, ""),
@@ -107,7 +107,8 @@ def _tensor(t: Tensor) -> dict[str, Any]:
     return row
 
 
-def _operator(op: Operator) -> dict[str, Any]:
+def operator_row(op: Operator) -> dict[str, Any]:
+    """An operator as a row of a document."""
     row: dict[str, Any] = {
         "name": op.name,
         "kind": op.kind,
@@ -181,7 +182,14 @@ def _read_tensor(row: dict[str, Any]) -> Tensor:
     )  # fmt: skip
 
 
-def _read_operator(row: dict[str, Any]) -> Operator:
+def read_operator(row: dict[str, Any]) -> Operator:
+    """The operator of a row.
+
+    Raises
+    ------
+    InputError
+        If a field is missing or is no such value.
+    """
     found = cast("dict[str, Any]", _typed(row, "attributes", dict, {}))
     attributes = {k: tuple(cast("list[Any]", v)) if isinstance(v, list) else v for k, v in found.items()}
     return Operator(

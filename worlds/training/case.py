@@ -264,6 +264,11 @@ class TrainingCase(Case):
     kernels: Annotated[str | None, CIRCUMSTANCE] = Field(
         default=None, description="of planner search: folder of measured kernels; else rates of the data sheet"
     )
+    profile: Annotated[str | None, CIRCUMSTANCE] = Field(
+        default=None,
+        description="file of measured operators and collectives (meshwright profile measure); else rates of the data "
+        "sheet. Not of planner search",
+    )
     workload: TrainingWorkloadCase
     failures: FailuresCase = FailuresCase()
     checkpoint: CheckpointCase = CheckpointCase()

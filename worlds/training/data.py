@@ -18,10 +18,12 @@ from ..words import under
 from .case import TrainingCase
 from .clusters import check_further, cluster_of
 from .long_run import check_failing, graph_bytes, shape_bytes
+from .measured import load_profile
 
 if TYPE_CHECKING:
     from ...planners.terapipe.slice_profile import SliceProfile
     from ...profiles.graph import Graph
+    from ...profiles.graph.costs.measured.profile import TrainingProfile
     from ...profiles.llm import KernelTables
     from ...simulator.training import TransformerShape
 
@@ -53,6 +55,8 @@ class TrainingData:
         By folder.
     slices : mapping of str to SliceProfile
         By file: of TeraPipe.
+    profiles : mapping of str to TrainingProfile
+        By file: of planners of graphs.
     digests : mapping of str to str
         Name of a file or folder -> SHA-256 of its content.
     """
@@ -61,6 +65,7 @@ class TrainingData:
     shapes: dict[str, TransformerShape] = field(default_factory=dict[str, "TransformerShape"])
     tables: dict[str, KernelTables] = field(default_factory=dict[str, "KernelTables"])
     slices: dict[str, SliceProfile] = field(default_factory=dict[str, "SliceProfile"])
+    profiles: dict[str, TrainingProfile] = field(default_factory=dict[str, "TrainingProfile"])
     digests: dict[str, str] = field(default_factory=dict[str, str])
 
     def graph_of(self, case: TrainingCase) -> Graph:
@@ -81,7 +86,7 @@ class TrainingData:
 
     def digests_of(self, case: TrainingCase) -> dict[str, str]:
         """Of the files that a case reads."""
-        named = (case.model, case.kernels, _plain(case).get("slice_profile"))
+        named = (case.model, case.kernels, case.profile, _plain(case).get("slice_profile"))
         return {name: self.digests[name] for name in named if isinstance(name, str) and name in self.digests}
 
 
@@ -136,6 +141,7 @@ def load_data(cases: Sequence[TrainingCase], folder: Path) -> TrainingData:
             once("kernels", case.kernels, data.tables, lambda c=case: _tables(str(c.kernels), folder, data))
         else:
             once("model", key, data.graphs, lambda c=case: _graph(c, folder, data))
+            once("profile", case.profile, data.profiles, lambda c=case: _profile(c, folder, data))
         if case.failures.some and (key in data.shapes or key in data.graphs):
             _check_failing(case, data, wrong)
         profile = _plain(case).get("slice_profile")
@@ -177,12 +183,24 @@ def _check(case: TrainingCase, tried: Callable[[str, Callable[[], Any]], Any]) -
             tried(
                 "workload.microbatches", lambda: _refuse("planner search chooses them; give planner.options.microbatch")
             )
+        if case.profile is not None:
+            tried("profile", lambda: _refuse("is of operators, of which planner search knows none; give kernels"))
     elif case.kernels is not None:
         tried("kernels", lambda: _refuse(f"are for planner {CONFIGURATION_SEARCH}, not for {name!r}; leave it out"))
     elif work.microbatches is not None and "microbatches" in _plain(case):
         tried(
             "workload.microbatches", lambda: _refuse("planner.options.microbatches says it, too; give one of the two")
         )
+
+
+def _profile(case: TrainingCase, folder: Path, data: TrainingData) -> TrainingProfile:
+    if case.cluster.also:
+        raise InputError("several clusters go without a profile; leave one of them out")
+    if case.speed.get(case.cluster.device, 1.0) != 1.0:
+        raise InputError("measured operators take what they take; leave speed or the profile out")
+    found = load_profile(case, folder)
+    data.digests[str(case.profile)] = hashlib.sha256(readable(folder / str(case.profile)).read_bytes()).hexdigest()
+    return found
 
 
 def _refuse(why: str) -> None:

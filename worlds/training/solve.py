@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import InfeasibleError, InputError
 from ...planners.training import training_planner
+from ...profiles.graph.costs.measured.model import MeasuredCosts
 from ...simulator.training import TrainingPlan, TrainingResult, simulate_training
 from .case import TrainingCase
 from .clusters import cluster_of, further_clusters_of
 from .data import TrainingData, is_search, model_key
+from .measured import measured_cluster, with_origins
 
 if TYPE_CHECKING:
     from ...planners.megatron import SearchOptions, SearchResult
@@ -125,10 +127,16 @@ def _planned(asked: _Asked) -> TrainingPlan:
             global_batch=case.workload.global_batch, microbatches=case.workload.microbatches,
             options=data.options_of(case), progress=asked.progress,
         )  # fmt: skip
+    graph, cluster, costs = data.graph_of(case), cluster_of(case), None
+    if case.profile is not None:
+        profile = data.profiles[case.profile]
+        cluster, costs = measured_cluster(cluster, case, profile), MeasuredCosts(profile)
     made = training_planner(case.planner.name)(
-        data.graph_of(case), cluster_of(case), global_batch=case.workload.global_batch,
-        microbatches=case.workload.microbatches, options=data.options_of(case), progress=asked.progress,
+        graph, cluster, global_batch=case.workload.global_batch, microbatches=case.workload.microbatches,
+        options=data.options_of(case), costs=costs, progress=asked.progress,
     )  # fmt: skip
+    if costs is not None:
+        made = with_origins(made, graph, costs)
     named = case.planner.options.get("slice_profile", case.planner.options.get("slice-profile"))
     if named is None:
         return made

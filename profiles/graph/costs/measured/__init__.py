@@ -1,0 +1,1 @@
+"""Measured seconds of operators: begin with `profile` (`TrainingProfile`, a file) and `model` (`MeasuredCosts`)."""

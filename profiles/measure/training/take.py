@@ -1,0 +1,239 @@
+"""`measure_training`: measures operators and collectives for plans of a graph, and keeps what is done in a file."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ....errors import InputError
+from ....files import check_target
+from ....kernels.timing import Lap
+from ...graph.costs.measured.profile import CollectiveCurve, MeasuredOperator, TrainingProfile
+from ...graph.costs.model import OperatorTimes
+from ...graph.graph import Graph
+from ...graph.operator import DTYPE_BYTES
+from ..comm import CALM, fit_comm
+from ..device import cited_spec, device_facts, measure_device
+from ..pool import WorkerPool, device_count
+from .collectives import collective_laps, message_spans
+from .laps import Laps, operator_laps
+from .shapes import Shape, shapes_of
+
+__all__ = ["Asked", "measure_training"]
+
+KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+TOGETHER = 64
+"""Shapes of one round, at most; after each such set the file is written. A guess: enough that weights are cold, few
+enough that little is lost with a kill."""
+TOGETHER_BYTES = 2**30
+"""Bytes of the operands of one round, at most; a guess that fits any device that trains."""
+SIZES = tuple(4**k for k in range(5, 14))
+FAST_SIZES = (2**12, 2**16, 2**20, 2**22)
+"""Bytes of collectives: 1 KiB to 64 MiB; few of them with `fast`."""
+MESSAGES = (4096, 2**18, 2**20)
+LEAST = 3
+"""Undisturbed laps that a figure is taken from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to measure, and how.
+
+    Parameters
+    ----------
+    batches : tuple of int
+        Samples of a microbatch.
+    devices : int, optional
+        Most devices of a stage, and how many compute at once as far as there are so many; by default all.
+    on : {"cpu", "cuda"}
+        Cores or GPUs.
+    rounds : int
+        Laps of each operator and collective.
+    fast : bool
+        Fewer sizes of collectives.
+    most : int
+        Most shapes: whole operators come first, then those that are cut by few devices.
+    seed : int
+        Of operands.
+
+    Raises
+    ------
+    InputError
+        On numbers out of range.
+    """
+
+    batches: tuple[int, ...]
+    devices: int | None = None
+    on: str = "cpu"
+    rounds: int = 7
+    fast: bool = False
+    most: int = 5000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.batches or min(self.batches) < 1:
+            raise InputError(f"batches: expected samples of a microbatch, such as 1,4 (got {self.batches})")
+        for name in ("devices", "rounds", "most"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name}: expected a positive number (got {value})")
+
+    @property
+    def dtype(self) -> str | None:
+        """Type that is computed in: single precision on cores, as real runs there; the graph's own on GPUs."""
+        return "float32" if self.on == "cpu" else None
+
+
+def measure_training(
+    graph: Graph, asked: Asked, out: str | Path, progress: Callable[[str], None] | None = None
+) -> TrainingProfile:
+    """Measure what plans of a graph ask for, into a file; what the file holds already is not measured again.
+
+    Parameters
+    ----------
+    graph : Graph
+        What will be planned.
+    asked : Asked
+        What to measure, and how.
+    out : path
+        The profile. It is written after every set of shapes: one that was interrupted goes on there, and graphs
+        that are measured one after another share a file.
+    progress : callable, optional
+        Called with a line that says what is being done.
+
+    Raises
+    ------
+    InputError
+        If the file is another device's or no profile, the graph does not scale to a batch, or torch is missing.
+    RunError
+        If a worker fails.
+    """
+    tell = progress or _silent
+    target = check_target(out)
+    before = TrainingProfile.load(target) if target.exists() else None
+    with WorkerPool(max(1, min(asked.devices or device_count(asked.on), device_count(asked.on))), asked.on) as pool:
+        shapes = shapes_of(graph, asked.batches, asked.devices or pool.size, asked.dtype)
+        profile = _begun(pool, asked, before, target, tell)
+        known, laps = profile.by_key, list[Laps]()
+        todo = [shape for shape in shapes[: asked.most] if shape.local.key not in known]
+        tell(f"{len(shapes)} shapes of operators, {len(todo)} to measure")
+        if len(shapes) > asked.most:
+            tell(f"{len(shapes) - asked.most} shapes are left out: most is {asked.most}; they are scaled")
+        done = 0
+        for some in _sets(todo):
+            profile, found = _measured(pool, profile, some, asked, tell)
+            laps.extend(found)
+            done += len(some)
+            profile.save(target)
+            tell(f"{done} of {len(todo)} shapes measured")
+    if laps:
+        profile = replace(profile, own=_own(laps))
+        profile.save(target)
+    return profile
+
+
+def _silent(line: str) -> None:
+    """No progress wanted."""
+
+
+def _begun(
+    pool: WorkerPool, asked: Asked, before: TrainingProfile | None, target: Path, tell: Callable[[str], None]
+) -> TrainingProfile:
+    """The profile so far: the file's, or a new one with device, links and collectives."""
+    facts = pool.call(device_facts)[0]
+    if before is not None:
+        here = (facts.name, facts.versions.get("torch"), asked.dtype, pool.size)
+        there = (before.machine, before.versions.get("torch"), before.dtype, before.devices)
+        if here != there:
+            said = [f"{a} with torch {b}, {c or 'own types'}, {n} at once" for a, b, c, n in (there, here)]
+            raise InputError(f"{target}: was measured on {said[0]}, this is {said[1]}; give another file")
+        return before
+    tell("device, links and collectives")
+    cited, size = cited_spec(facts, asked.on), pool.size
+    rounds = 2 * asked.rounds
+    spans = pool.call(message_spans, sizes=MESSAGES, rounds=rounds) if size > 1 else [{}]
+    comm, _ = fit_comm(spans, [{} for _ in spans], (), cited)
+    groups = [n for n in range(2, size + 1) if size % n == 0]
+    sizes = FAST_SIZES if asked.fast else SIZES
+    answers = pool.call(collective_laps, kinds=KINDS, groups=groups, sizes=sizes, rounds=rounds) if groups else []
+    curves = [
+        CollectiveCurve(kind, devices, sizes, tuple(_slowest(answers, (kind, devices, n)) for n in sizes))
+        for kind in KINDS
+        for devices in groups
+    ]
+    profile = TrainingProfile(
+        device=measure_device(pool, facts, comm.p2p, asked.on), machine=facts.name,
+        date=datetime.now(UTC).date().isoformat(), versions=facts.versions, devices=size, rounds=asked.rounds,
+        dtype=asked.dtype, collectives=tuple(curves),
+    )  # fmt: skip
+    profile.save(target)
+    return profile
+
+
+def _slowest(answers: Sequence[dict[tuple[str, int, int], list[float]]], key: tuple[str, int, int]) -> float:
+    """Median over the rounds of the slowest worker: a collective is done when all have its result."""
+    return statistics.median(map(max, zip(*(one[key] for one in answers if key in one), strict=True)))
+
+
+def _sets(shapes: Sequence[Shape]) -> Iterator[list[Shape]]:
+    """Shapes that are measured together."""
+    now, held = list[Shape](), 0.0
+    for shape in shapes:
+        op = shape.local.op
+        width = DTYPE_BYTES[op.dtype]
+        # Operands, result and their gradients.
+        mine = 2 * width * sum(math.prod(op.shape_of(dims)) for dims in (*op.parsed.operands, op.parsed.result))
+        if now and (len(now) >= TOGETHER or held + mine > TOGETHER_BYTES):
+            yield now
+            now, held = [], 0.0
+        now.append(shape)
+        held += mine
+    if now:
+        yield now
+
+
+def _measured(
+    pool: WorkerPool, profile: TrainingProfile, some: Sequence[Shape], asked: Asked, tell: Callable[[str], None]
+) -> tuple[TrainingProfile, list[Laps]]:
+    answers = pool.call(operator_laps, shapes=some, rounds=asked.rounds, dtype=asked.dtype, seed=asked.seed)
+    found, every = list[MeasuredOperator](), list[Laps]()
+    for shape, mine in zip(some, zip(*answers, strict=True), strict=True):
+        why = next((one for one in mine if isinstance(one, str)), None)
+        if why is not None:
+            tell(f"{shape.whole.name} ({shape.whole.kind}) cannot be measured by itself and is scaled: {why}")
+            continue
+        laps: list[Laps] = list(mine)
+        every.extend(laps)
+        found.append(MeasuredOperator(shape.local, _times(laps)))
+    return replace(profile, operators=(*profile.operators, *found)), every
+
+
+def _times(laps: Sequence[Laps]) -> OperatorTimes:
+    """Medians over rounds and workers, which did the same work."""
+    forward, back, inputs = (
+        _typical([lap for one in laps for lap in of(one)])
+        for of in (lambda one: one.forward, lambda one: one.back, lambda one: one.inputs)
+    )
+    if not laps[0].weights:
+        return OperatorTimes(forward, back, 0.0)
+    # The two halves share work where both are wanted at once: together they take what the whole took.
+    return OperatorTimes(forward, min(inputs, back), max(0.0, back - inputs))
+
+
+def _typical(laps: Sequence[Lap]) -> float:
+    """Median of the laps in which the worker had its core; of processor time where these are too few."""
+    if not laps:
+        return 0.0
+    calm = [lap.seconds for lap in laps if lap.share >= CALM]
+    if len(calm) >= min(LEAST, len(laps)):
+        return statistics.median(calm)
+    return statistics.median(lap.seconds * lap.share for lap in laps)
+
+
+def _own(laps: Sequence[Laps]) -> float:
+    every = [lap for one in laps for lap in (*one.forward, *one.back, *one.inputs)]
+    return sum(lap.seconds * lap.share for lap in every) / sum(lap.seconds for lap in every)

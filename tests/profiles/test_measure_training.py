@@ -1,0 +1,80 @@
+"""A real measurement of tiny operators and collectives, 1 round. Structure only, never seconds."""
+
+from dataclasses import replace
+
+import pytest
+from meshwright.errors import InputError
+from meshwright.profiles.graph import zoo_graph
+from meshwright.profiles.graph.costs.measured.model import MeasuredCosts
+from meshwright.profiles.graph.costs.measured.profile import TrainingProfile
+from meshwright.profiles.measure.pool import usable_cores
+from meshwright.profiles.measure.training import Asked, measure_training
+from meshwright.profiles.measure.training.shapes import shapes_of
+
+torch = pytest.importorskip("torch", reason="measuring needs torch")
+ASKED = Asked((2,), devices=2, rounds=1, fast=True)
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return zoo_graph("tiny-mlp")
+
+
+@pytest.fixture(scope="module")
+def file(graph, tmp_path_factory):
+    path = tmp_path_factory.mktemp("measured") / "p.json"
+    measure_training(graph, replace(ASKED, most=5), path)
+    assert len(TrainingProfile.load(path).operators) == 5
+    return path
+
+
+def test_it_goes_on_where_it_was_and_measures_all_that_planners_ask_for(graph, file):
+    before, told = TrainingProfile.load(file), list[str]()
+    found = measure_training(graph, ASKED, file, told.append)
+    assert found.operators[:5] == before.operators
+    assert found.collectives == before.collectives
+    assert not any("device, links" in line or "cannot be measured" in line for line in told)
+    assert TrainingProfile.load(file).by_key.keys() == found.by_key.keys()
+    costs = MeasuredCosts(found)
+    for op in graph.with_batch(2).operators:
+        for loop in ("", *op.cuttable):
+            parts = {loop: 2} if loop and op.sizes[loop] % 2 == 0 else {}
+            assert costs.origin(op, parts) == "measured"
+            times = costs.times(op, parts)
+            assert times.forward_s > 0
+            assert times.backward_s >= 0
+            if op.kind == "contraction":
+                assert times.backward_s > 0
+
+
+def test_collectives_of_every_kind_are_measured(file):
+    found = TrainingProfile.load(file)
+    if len(usable_cores()) < 2:
+        pytest.skip("needs two cores for two devices")
+    assert {(c.collective, c.devices) for c in found.collectives} == {
+        (kind, 2) for kind in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+    }
+    assert found.device.name == "cpu-core"
+    assert found.versions["torch"] == str(torch.__version__)
+
+
+def test_a_file_of_another_machine_is_not_gone_on_with(graph, file, tmp_path):
+    other = replace(TrainingProfile.load(file), machine="an abacus").save(tmp_path / "other.json")
+    text = other.read_text()
+    with pytest.raises(InputError, match=r"was measured on an abacus .*give another file"):
+        measure_training(graph, ASKED, other)
+    assert other.read_text() == text
+
+
+def test_shapes_are_distinct_and_come_whole_first(graph):
+    shapes = shapes_of(graph, (2, 4), 4, "float32")
+    keys = [shape.local.key for shape in shapes]
+    assert len(set(keys)) == len(keys)
+    whole = {shape.local.key for shape in shapes_of(graph, (2, 4), 1, "float32")}
+    assert set(keys[: len(whole)]) == whole
+
+
+@pytest.mark.parametrize("said", [{"batches": ()}, {"batches": (0,)}, {"devices": 0}, {"rounds": 0}, {"most": 0}])
+def test_numbers_out_of_range_are_refused(said):
+    with pytest.raises(InputError, match=r"^(batches|devices|rounds|most): expected"):
+        replace(ASKED, **said)
