@@ -119,7 +119,7 @@ def megatron(
     sized = graph.with_batch(global_batch // count)
     bounds = block_stages(sized, pp)
     assert bounds is not None
-    stages = [(*b, (dp, tp), best[2]) for b in bounds]
+    stages: list[tuple[int, int, tuple[int, int], Recompute]] = [(*b, (dp, tp), best[2]) for b in bounds]
     said = {"tensor": tp, "pipeline": pp, "data": dp}
     return build_plan(
         sized, [Site(cluster, pricer, memory)], [(0, _shape(cluster, dp * tp))] * pp, stages, count, chosen,

@@ -21,6 +21,7 @@ from ...simulator.training import (
     TransferEntry,
     estimate,
 )
+from ...simulator.training.configuration.activations.decide import decide
 from ...simulator.training.configuration.collectives import GroupLinks
 from ...simulator.training.configuration.kernels import DTYPE_BYTES, Kernels
 from ...simulator.training.configuration.layer.spread import Spread
@@ -45,6 +46,7 @@ def training_plan(
     stack: Stack = CORE,
     rates: DeviceRates | None = None,
     name: str = "decoder",
+    memory_bytes: float | None = None,
     **settings: Any,
 ) -> TrainingPlan:
     """A configuration as a plan: pp x interleave stages on pp meshes of dp x cp x tp devices, with the estimate's
@@ -57,7 +59,7 @@ def training_plan(
 
     Parameters
     ----------
-    model, cluster, global_batch, stack, rates
+    model, cluster, global_batch, stack, rates, memory_bytes
         As in `estimate`.
     name : str
         What the plan calls the model.
@@ -79,10 +81,15 @@ def training_plan(
     if shape.mtp_layers:
         raise InputError(f"training_plan: expected a model with mtp_layers 0 (got {shape.mtp_layers})")
     tp, pp, dp, microbatch = c.tp, c.pp, c.dp * c.cp, c.microbatch
-    whole = estimate(shape, cluster, *astuple(c), stack=stack, rates=rates, check_memory=False)
+    whole = estimate(shape, cluster, *astuple(c), stack=stack, rates=rates, check_memory=False,
+                     memory_bytes=memory_bytes)  # fmt: skip
     meshes = _meshes(cluster, tp * dp, pp)
     kernels = Kernels(cluster.spec, rates or rates_of(cluster.spec), c.dtype, None, cluster.n_devices)
     one = c.columns
+    limit = cluster.spec.memory_bytes if memory_bytes is None else memory_bytes
+    chosen = decide(shape, cluster, kernels, stack, one, limit)
+    if chosen is not None:  # which says all that is recomputed
+        one = replace(one, recompute=one.recompute * 0)
     group = GroupLinks.of(cluster, kernels.rates, [tp], 1)
     spread = Spread.of(shape, cluster, kernels.rates, one)
     own = (one.microbatch, one.sequence_parallel, one.recompute, spread)
@@ -96,6 +103,10 @@ def training_plan(
     layers = _layers(shape, c)
     vocabulary = float(padded_vocab(shape, tp)) * shape.hidden / tp
     kept = [float(x[0]) for x in kept_per_layer(shape, stack, one, size, False)]
+    more = [(0.0, 0.0), (0.0, 0.0)]  # seconds of a layer of each kind, forward and backward
+    if chosen is not None:
+        kept = [float(chosen.held.dense[0]), float(chosen.held.mixed[0])]
+        more = [(float(x[1][0]), float(x[0][0] + x[2][0])) for x in chosen.each]
     held = [float(layer_params(shape, tp)), float(layer_params(shape, tp, mixed=shape.experts is not None))]
     experts = 0.0 if shape.experts is None else shape.experts.count * shape.expert_params / c.ep / (c.etp or c.tp)
     # Parameters are shared from ZeRO 3 on, gradients from 2, the optimizer's state from 1.
@@ -108,6 +119,11 @@ def training_plan(
     reduce, update = time.data_parallel + time.tied_embedding, time.optimizer + time.host
     first_s = (float(ends.embedding_forward[0]), float(ends.embedding_backward[0]))
     last_s = (float(ends.head_forward[0]), float(ends.head_backward[0]))
+    tensors = whole.breakdown.tensors
+    recomputed, offloaded = ([x.name for x in tensors if x.use == use] for use in ("recomputed", "offloaded"))
+    again = cast("Recompute", c.recompute)
+    if chosen is not None:
+        again = "full" if chosen.whole[0] else "selective" if recomputed else "none"
     stages: list[StageEntry] = []
     begin = 0
     for s in range(count):
@@ -118,8 +134,9 @@ def training_plan(
         params = sum(k * each for k, each in zip(layers[s], held, strict=True)) + (vocabulary if first or last else 0)
         activations = sum(k * each for k, each in zip(layers[s], kept, strict=True))
         activations += (2 * size * n * shape.hidden / split + 4 * n * vocabulary / shape.hidden) * last
-        forward = sum(k * float(kind.forward[0]) for k, kind in zip(layers[s], kinds, strict=False))
-        backward = sum(k * float(kind.backward[0]) for k, kind in zip(layers[s], kinds, strict=False))
+        several = list(zip(layers[s], kinds, more, strict=False))
+        forward = sum(k * (float(kind.forward[0]) + x[0]) for k, kind, x in several)
+        backward = sum(k * (float(kind.backward[0]) + x[1]) for k, kind, x in several)
         stages.append(
             StageEntry(
                 mesh=s % pp,
@@ -134,7 +151,7 @@ def training_plan(
                 activation_bytes=activations,
                 work_bytes=float(whole.breakdown.memory.workspace) if last else 0.0,
                 flops=sum(layers[s]) / shape.layers * flops + head_flops * last,
-                recompute=cast("Recompute", c.recompute),
+                recompute=again,
             )
         )
         begin = end
@@ -148,6 +165,7 @@ def training_plan(
         for s in hops
     )
     said = {name: value for name, value in asdict(c).items() if name != "global_batch"}
+    said |= {"recomputed": recomputed, "offloaded": offloaded} if tensors else {}
     return TrainingPlan.of(
         _reached(cluster, kernels.rates),
         predicted={"seconds": whole.seconds, "peak_bytes": float(whole.peak_bytes), "mfu": whole.mfu},

@@ -39,11 +39,14 @@ class Asked(Means):
         "bf16", "fp16" or "fp32".
     tables, rates : KernelTables, DeviceRates, optional
         As in `estimate`.
+    memory_bytes : float, optional
+        As in `estimate`; `search` gives its own.
     """
 
     dtype: str = "bf16"
     tables: KernelTables | None = None
     rates: DeviceRates | None = None
+    memory_bytes: float | None = None
 
     @property
     def means(self) -> dict[str, Choices]:
@@ -53,7 +56,7 @@ class Asked(Means):
     @property
     def costs(self) -> dict[str, Any]:
         """What `estimate` and `estimate_many` are told of costs."""
-        return {"dtype": self.dtype, "tables": self.tables, "rates": self.rates}
+        return {name: getattr(self, name) for name in ("dtype", "tables", "rates", "memory_bytes")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,7 @@ def evaluate(
     behind = space.places(np.arange(tails), rest)  # how much later in the order of the space
     flops = 3.0 * space.global_batch * shape.seq * sum(shape.forward_flops())
     scale = cluster.n_devices * kernels.peak
+    limit = costs["memory_bytes"] or cluster.spec.memory_bytes
     parts: list[Table] = []
     places: list[NDArray[np.int64]] = []
     repeats = 0
@@ -134,7 +138,7 @@ def evaluate(
             if not len(rows):
                 continue
             asked = Columns.of(global_batch=space.global_batch, **columns).take(rows)
-            seconds, peak, device = costs_of(shape, cluster, kernels, stack, asked)
+            seconds, peak, device = costs_of(shape, cluster, kernels, stack, asked, limit)
             found: Table = {name: getattr(asked, name) for name in NAMES}
             found |= {"stack": np.broadcast_to(np.int64(number), len(rows)), "seconds": seconds, "peak_bytes": peak}
             parts.append(found | {"device_bytes": device, "mfu": flops / (seconds * scale)})

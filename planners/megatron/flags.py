@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...errors import InputError
 from ...simulator.training import CORE, Stack, TransformerShape
 from ...simulator.training.configuration.model import shape_of
+from .modules import RECOMPUTE, activation_flags
 from .result import Configuration
 
 __all__ = ["SOURCE", "megatron_flags"]
@@ -12,11 +13,6 @@ __all__ = ["SOURCE", "megatron_flags"]
 SOURCE = "NVIDIA/Megatron-LM, megatron/training/arguments.py, 2025"
 """Where the arguments are defined."""
 
-RECOMPUTE = {
-    "none": (),
-    "selective": ("--recompute-granularity selective",),
-    "full": ("--recompute-granularity full", "--recompute-method uniform", "--recompute-num-layers 1"),
-}
 SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
 PRECISION = {"bf16": ("--bf16",), "fp16": ("--fp16",), "fp32": ()}
 
@@ -37,7 +33,7 @@ def megatron_flags(
     Raises
     ------
     InputError
-        On a type or a schedule that Megatron-LM does not have.
+        On a type, a schedule or a choice of tensors that Megatron-LM does not have.
     """
     shape, c = shape_of(model), configuration
     if dtype not in PRECISION:
@@ -66,7 +62,7 @@ def megatron_flags(
             else f"--num-layers-per-virtual-pipeline-stage {shape.layers // (c.pp * c.interleave)}"
         )
         flags += [] if stack.overlap_pipeline else ["--no-overlap-p2p-communication"]
-    flags += RECOMPUTE[c.recompute]
+    flags += activation_flags(c, shape) if c.breakdown.tensors else RECOMPUTE[c.recompute]
     if c.zero == 1:
         flags.append("--use-distributed-optimizer")
     elif c.zero > 1:

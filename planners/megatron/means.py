@@ -16,12 +16,12 @@ __all__ = ["ALL", "AXES", "DEGREES", "FREE", "NAMES", "Choices", "Means", "flags
 DEGREES = ("tp", "pp", "dp", "cp")
 NAMES = (
     "tp", "pp", "dp", "microbatch", "interleave", "recompute", "sequence_parallel", "zero", "cp", "context", "ep",
-    "etp", "overlap_experts", "shard", "reshard", "schedule", "offload_optimizer",
+    "etp", "overlap_experts", "shard", "reshard", "schedule", "offload_optimizer", "offload_activations",
 )  # fmt: skip
 """Columns of a space."""
 AXES = ("degrees", *(name for name in NAMES if name not in DEGREES))
 """Axes of a space, in the order in which equally good configurations are preferred: the first of each counts."""
-FREE = ("recompute", "offload_optimizer")
+FREE = ("recompute", "offload_optimizer", "offload_activations")
 """Axes on which no rule depends."""
 ALL = "all"
 """Said for one of the means: everything that is possible, where leaving it out tries less."""
@@ -42,7 +42,7 @@ class Means(Shown):
     interleave : int or several, optional
         Model chunks of a stage.
     recompute : str or several, optional
-        Activation recomputation: none, selective, full.
+        Activation recomputation: none, selective, full, chosen; left out: the first three.
     sequence_parallel : bool or both, optional
         Whether norms are cut along the sequence.
     zero : int or several, optional
@@ -65,6 +65,8 @@ class Means(Shown):
         Pipelines: 1f1b, zb-h1, dualpipe; left out: 1f1b.
     offload_optimizer : bool or both, optional
         Whether the optimizer is on the host; left out: False.
+    offload_activations : bool or both, optional
+        Whether activations may go to the host meanwhile, as many as are needed; left out: False.
     """
 
     tp: Choices = None
@@ -84,6 +86,7 @@ class Means(Shown):
     reshard: Choices = None
     schedule: Choices = None
     offload_optimizer: Choices = None
+    offload_activations: Choices = None
 
 
 def _several(name: str, given: Any) -> list[Any]:

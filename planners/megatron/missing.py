@@ -20,6 +20,7 @@ TRICKS: dict[str, dict[str, Any]] = {
     "recompute=full": {"recompute": "full"},
     "zero=3": {"zero": 3},
     "offload_optimizer=true": {"offload_optimizer": True},
+    "recompute=chosen and offload_activations=true": {"recompute": "chosen", "offload_activations": True},
     "cp=all": {"cp": ALL},
     "ep=all": {"ep": ALL},
     "tp=all and pp=all": {"tp": None, "pp": None, "dp": None},

@@ -43,7 +43,7 @@ class SearchOptions(Means):
     interleave : int or several, optional
         Model chunks of a stage; by default all that divide the layers.
     recompute : str or several, optional
-        Activation recomputation: none, selective, full; by default all.
+        Activation recomputation: none, selective, full; chosen: the cheapest tensors. By default the first three.
     sequence_parallel : bool or both, optional
         Whether norms are cut along the sequence; by default both.
     zero : int or several, optional
@@ -66,6 +66,8 @@ class SearchOptions(Means):
         Pipelines: 1f1b, zb-h1, dualpipe; by default 1f1b.
     offload_optimizer : bool or both, optional
         Whether the optimizer is in the host's memory; by default false.
+    offload_activations : bool or both, optional
+        Whether activations may be in the host's memory meanwhile; by default false.
     dtype : {"bf16", "fp16", "fp32", "fp8"}
         What is multiplied.
     software : {"core", "megatron-2022", "core-deepep"} or several

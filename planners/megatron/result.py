@@ -31,7 +31,7 @@ class Configuration(Shown):
     ----------
     tp, pp, dp, microbatch, interleave, recompute, sequence_parallel, zero
         As in `estimate`.
-    cp, context, ep, etp, overlap_experts, shard, reshard, schedule, offload_optimizer
+    cp, context, ep, etp, overlap_experts, shard, reshard, schedule, offload_optimizer, offload_activations
         As in `estimate`.
     stack : str
         Name of the training software.
@@ -58,6 +58,7 @@ class Configuration(Shown):
     reshard: bool = True
     schedule: str = "1f1b"
     offload_optimizer: bool = False
+    offload_activations: bool = False
 
     @property
     def seconds(self) -> float:
@@ -111,6 +112,8 @@ class Configuration(Shown):
             parts.append(self.schedule)
         if self.offload_optimizer:
             parts.append("optimizer on the host")
+        if self.offload_activations:
+            parts.append("activations on the host")
         return ", ".join(parts)
 
 

@@ -83,7 +83,7 @@ def search(
     limit = cluster.spec.memory_bytes if memory is None else memory
     if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < float("inf"):
         raise InputError(f"memory: expected bytes > 0 (got {memory!r})")
-    said = Asked(**asked)
+    said = Asked(**asked, memory_bytes=limit)
     space = Space.of(cluster.n_devices, global_batch, shape.layers, stack=stack, shape=shape, **said.means)
     table, impossible, repeats = evaluate(shape, cluster, space, said.costs, progress)
     if not len(table["seconds"]):

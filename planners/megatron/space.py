@@ -125,7 +125,7 @@ class Space(Shown):
         choices = {
             "microbatch": of("microbatch"),
             "interleave": of("interleave"),
-            "recompute": words("recompute", some.recompute, RECOMPUTE),
+            "recompute": words("recompute", some.recompute, RECOMPUTE, 3),
             "sequence_parallel": flags("sequence_parallel", some.sequence_parallel, (False, True)),
             "zero": stages(some.zero),
             "context": words("context", some.context, CONTEXT, 1),
@@ -136,6 +136,7 @@ class Space(Shown):
             "reshard": flags("reshard", some.reshard, (True,)),
             "schedule": words("schedule", some.schedule, SCHEDULES, 1),
             "offload_optimizer": flags("offload_optimizer", some.offload_optimizer, (False,)),
+            "offload_activations": flags("offload_activations", some.offload_activations, (False,)),
         }
         return cls(devices, global_batch, degrees, choices, stacks)
 

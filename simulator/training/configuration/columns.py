@@ -15,15 +15,16 @@ from .rules import MEND, problems_of, rule_text
 
 __all__ = ["CONTEXT", "DEFAULTS", "FLAGS", "RECOMPUTE", "SCHEDULES", "WORDS", "Columns"]
 
-RECOMPUTE = ("none", "selective", "full")
+RECOMPUTE = ("none", "selective", "full", "chosen")
 CONTEXT = ("ring", "all-to-all")
 SCHEDULES = ("1f1b", "zb-h1", "dualpipe")
 WORDS = {"recompute": RECOMPUTE, "context": CONTEXT, "schedule": SCHEDULES}
 """Columns of words, and what each may say; they are held as indices."""
-FLAGS = ("sequence_parallel", "overlap_experts", "reshard", "offload_optimizer")
+FLAGS = ("sequence_parallel", "overlap_experts", "reshard", "offload_optimizer", "offload_activations")
 DEFAULTS: dict[str, Any] = {
     "interleave": 1, "recompute": "none", "sequence_parallel": False, "zero": 0, "cp": 1, "context": "ring", "ep": 1,
     "etp": 0, "overlap_experts": False, "shard": 0, "reshard": True, "schedule": "1f1b", "offload_optimizer": False,
+    "offload_activations": False,
 }  # fmt: skip
 """What a column is that is not given."""
 
@@ -44,7 +45,7 @@ class Columns:
         As in `Settings`.
     context, schedule : array of int64
         Indices into `CONTEXT` and `SCHEDULES`.
-    overlap_experts, reshard, offload_optimizer : array of bool
+    overlap_experts, reshard, offload_optimizer, offload_activations : array of bool
         As in `Settings`.
     """
 
@@ -66,6 +67,7 @@ class Columns:
     reshard: NDArray[np.bool_]
     schedule: NDArray[np.int64]
     offload_optimizer: NDArray[np.bool_]
+    offload_activations: NDArray[np.bool_]
 
     @classmethod
     def of(cls, **given: Any) -> Columns:

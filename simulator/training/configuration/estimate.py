@@ -11,11 +11,14 @@ from numpy.typing import NDArray
 
 from ....errors import InfeasibleError, InputError
 from ...cluster import Cluster
+from .activations.decide import decide, layers_of
+from .activations.fit import Chosen
+from .activations.said import again_flops, tensor_uses
 from .columns import RECOMPUTE, Columns
 from .iteration import TimeColumns, iteration
 from .kernels import Kernels
 from .layer_costs import NONE
-from .memory import Memory, memory
+from .memory import Memory, memory, outside_bytes
 from .model import TransformerShape, shape_of
 from .rates import CORE, MEGATRON_2022, DeviceRates, Stack, rates_of
 from .result import Breakdown, Estimate, Estimates, MemoryParts
@@ -46,6 +49,7 @@ def estimate(
     stack: Stack | None = None,
     rates: DeviceRates | None = None,
     check_memory: bool = True,
+    memory_bytes: float | None = None,
     **named: Any,
 ) -> Estimate:
     """Iteration time, peak memory and MFU of one training configuration.
@@ -70,6 +74,8 @@ def estimate(
     check_memory : bool
         Whether to refuse a configuration that exceeds the memory by more than `MARGIN`; otherwise only `Estimate.fits`
         says so.
+    memory_bytes : float, optional
+        Bytes of a device that a choice of what to recompute and to offload may fill; by default all that it has.
 
     Returns
     -------
@@ -90,12 +96,13 @@ def estimate(
     if code:
         raise InputError(f"estimate: {columns.say(0, code, shape, cluster)}")
     used = stack or _stack(shape, cluster, int(columns.recompute[0]))
-    times = iteration(shape, cluster, kernels, used, columns)
-    held = memory(shape, used, columns, asked.dtype)
+    limit = cluster.spec.memory_bytes if memory_bytes is None else memory_bytes
+    chosen = decide(shape, cluster, kernels, used, columns, limit)
+    times = iteration(shape, cluster, kernels, used, columns, chosen)
+    held = memory(shape, used, columns, asked.dtype, chosen.held if chosen else None)
     parts = _memory_parts(held, used)
     if check_memory:
         _refuse(shape, cluster, columns, parts)
-    again = RECOMPUTE[int(columns.recompute[0])]
     flops = shape.model_flops(int(asked.global_batch))
     seconds = float(times.total[0])
     return Estimate(
@@ -108,12 +115,22 @@ def estimate(
             parts,
             int(columns.microbatches[0]),
             flops,
-            shape.hardware_flops(int(asked.global_batch), again),
+            _hardware_flops(shape, used, columns, chosen),
             shape.params,
             used.name,
             kernels.rates.said if tables is None else f"tables: {tables.source}; else {kernels.rates.said}",
+            ()
+            if chosen is None
+            else tensor_uses(shape, used, layers_of(shape, cluster, kernels, used, columns), chosen),
         ),
     )
+
+
+def _hardware_flops(shape: TransformerShape, stack: Stack, c: Columns, chosen: Chosen | None) -> int:
+    batch = int(c.global_batch[0])
+    if chosen is None:
+        return shape.hardware_flops(batch, RECOMPUTE[int(c.recompute[0])])
+    return shape.model_flops(batch) + batch * shape.seq * again_flops(shape, stack, chosen)
 
 
 def estimate_many(
@@ -124,6 +141,7 @@ def estimate_many(
     tables: KernelTables | None = None,
     stack: Stack | None = None,
     rates: DeviceRates | None = None,
+    memory_bytes: float | None = None,
     **columns: Any,
 ) -> Estimates:
     """`estimate` for many configurations at once, in array operations.
@@ -132,11 +150,11 @@ def estimate_many(
 
     Parameters
     ----------
-    model, cluster, dtype, tables, stack, rates
+    model, cluster, dtype, tables, stack, rates, memory_bytes
         As in `estimate`, for all rows.
     **columns
         Fields of `Settings` but for the type, each an array of shape (rows,) or one value for all rows. `recompute` is
-        a column of words, or of indices into ("none", "selective", "full").
+        a column of words, or of indices into ("none", "selective", "full", "chosen").
 
     Returns
     -------
@@ -153,6 +171,7 @@ def estimate_many(
     asked = Columns.of(**columns)
     problem = asked.problems(shape, cluster)
     count = len(problem)
+    limit = cluster.spec.memory_bytes if memory_bytes is None else memory_bytes
     seconds, peak = np.full(count, np.nan), np.full(count, -1, dtype=np.int64)
     device = np.full(count, -1, dtype=np.int64)
     groups: dict[Stack, list[int]] = {}
@@ -162,7 +181,7 @@ def estimate_many(
         rows = np.flatnonzero((problem == 0) & np.isin(asked.recompute, codes))
         if not len(rows):
             continue
-        seconds[rows], peak[rows], device[rows] = costs_of(shape, cluster, kernels, used, asked.take(rows))
+        seconds[rows], peak[rows], device[rows] = costs_of(shape, cluster, kernels, used, asked.take(rows), limit)
     flops = 3.0 * asked.global_batch * shape.seq * sum(shape.forward_flops())
     mfu = flops / (seconds * cluster.n_devices * kernels.peak)
     fits = (problem == 0) & (device <= cluster.spec.memory_bytes)
@@ -170,12 +189,14 @@ def estimate_many(
 
 
 def costs_of(
-    shape: TransformerShape, cluster: Cluster, kernels: Kernels, stack: Stack, c: Columns
+    shape: TransformerShape, cluster: Cluster, kernels: Kernels, stack: Stack, c: Columns, limit: float
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
-    """Seconds, peak bytes and bytes of the device of configurations that break no rule."""
-    times: TimeColumns = iteration(shape, cluster, kernels, stack, c)
-    total: Any = sum(_rounded(memory(shape, stack, c, kernels.dtype)))
-    return times.total, total, total + _outside(total, stack)
+    """Seconds, peak bytes and bytes of the device of configurations that break no rule; `limit`: bytes of a device that
+    choices of what to recompute and to offload may fill."""
+    chosen = decide(shape, cluster, kernels, stack, c, limit)
+    times: TimeColumns = iteration(shape, cluster, kernels, stack, c, chosen)
+    total: Any = sum(memory(shape, stack, c, kernels.dtype, chosen.held if chosen else None).rounded)
+    return times.total, total, total + outside_bytes(total, stack)
 
 
 def kernels_of(cluster: Cluster, dtype: str, tables: KernelTables | None, rates: DeviceRates | None) -> Kernels:
@@ -199,20 +220,10 @@ def _stack(shape: TransformerShape, cluster: Cluster, recompute: int) -> Stack:
     return CORE if later or (recompute == NONE and shape.seq > SHORT) else MEGATRON_2022
 
 
-def _rounded(held: Memory) -> tuple[Any, ...]:
-    """Parts as whole bytes."""
-    parts = (held.parameters, held.gradients, held.optimizer, held.activations, held.ends, held.workspace)
-    return tuple(np.ceil(part).astype(np.int64) for part in parts)
-
-
-def _outside(total: Any, stack: Stack) -> Any:
-    return stack.context_bytes + np.ceil(stack.fragmentation * np.asarray(total)).astype(np.int64)
-
-
 def _memory_parts(held: Memory, stack: Stack) -> MemoryParts:
-    parts = [int(part[0]) for part in _rounded(held)]
+    parts = [int(part[0]) for part in held.rounded]
     parameters, gradients, optimizer, activations, ends, workspace = parts
-    outside = int(_outside(sum(parts), stack))
+    outside = int(outside_bytes(sum(parts), stack))
     return MemoryParts(parameters, gradients, optimizer, activations, ends, workspace, outside)
 
 

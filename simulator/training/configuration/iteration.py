@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...cluster import Cluster
+from .activations.fit import Chosen
 from .collectives import GroupLinks
 from .columns import SCHEDULES, Columns
 from .kernels import Kernels
@@ -50,12 +51,16 @@ class TimeColumns:
         return TimeParts(**{name: float(column[index]) for name, column in self.parts.items()})
 
 
-def iteration(shape: TransformerShape, cluster: Cluster, kernels: Kernels, stack: Stack, c: Columns) -> TimeColumns:
+def iteration(
+    shape: TransformerShape, cluster: Cluster, kernels: Kernels, stack: Stack, c: Columns, chosen: Chosen | None = None
+) -> TimeColumns:
     """Seconds of one iteration and their parts.
 
     Layers cost the same in all configurations that differ in the rest: each such combination is computed once.
     """
-    sample, back = _alike(c)
+    if chosen is not None:  # `chosen` says all that is recomputed there
+        c = replace(c, recompute=np.where(chosen.held.rows, 0, c.recompute))
+    sample, back = alike(c)
     few = c.take(sample)
     group = GroupLinks.of(cluster, kernels.rates, few.tp, 1)
     spread = Spread.of(shape, cluster, kernels.rates, few)
@@ -67,6 +72,8 @@ def iteration(shape: TransformerShape, cluster: Cluster, kernels: Kernels, stack
     p, m = c.pp.astype(float), c.microbatches.astype(float)
     stages = Stages.of(shape, c.pp, c.interleave)
     plain, special = (dense.forward + dense.backward)[back], (mixed.forward + mixed.backward)[back]
+    if chosen is not None:
+        plain, special = (x + sum(y) for x, y in zip((plain, special), chosen.each, strict=True))
     spent = [x * plain + y * special for x, y in zip(stages.dense, stages.mixed, strict=True)]
     first = (ends.embedding_forward + ends.embedding_backward)[back]
     last = (ends.head_forward + ends.head_backward)[back]
@@ -101,6 +108,10 @@ def iteration(shape: TransformerShape, cluster: Cluster, kernels: Kernels, stack
         return layers(plain[0] + plain[1], special[0] + special[1])
 
     passes = layers(dense.forward, mixed.forward), layers(dense.backward, mixed.backward)
+    again, waits = 0.0 * p, 0.0 * p
+    if chosen is not None:
+        again, there, home = (sum(k * s for k, s in zip(counts, x, strict=True)) for x in chosen.parts)
+        passes, waits = (passes[0] + there, passes[1] + again + home), there + home
     bubble = times.bubble
     if (c.schedule != 0).any():
         bubble = shorter_bubble(c.schedule, p, passes, layers(dense.weight, mixed.weight), bubble)
@@ -118,7 +129,8 @@ def iteration(shape: TransformerShape, cluster: Cluster, kernels: Kernels, stack
         "backward_gemm": m * layers(dense.gemm[1], mixed.gemm[1]),
         "backward_attention": m * layers(dense.attention[1], mixed.attention[1]),
         "backward_element": m * layers(dense.element[1], mixed.element[1]),
-        "recompute": m * layers(dense.recompute, mixed.recompute),
+        "recompute": m * (layers(dense.recompute, mixed.recompute) + again),
+        "offload": m * waits,
         "tensor_parallel": m * both_ways("tensor"),
         "context_parallel": m * both_ways("context"),
         "expert_parallel": m * both_ways("experts"),
@@ -135,7 +147,7 @@ def iteration(shape: TransformerShape, cluster: Cluster, kernels: Kernels, stack
     return TimeColumns(parts, sum(parts.values(), 0 * p))
 
 
-def _alike(c: Columns) -> tuple[Any, Any]:
+def alike(c: Columns) -> tuple[Any, Any]:
     """Rows whose layers differ, and for every row which of them is like it."""
     # One integer per combination: `np.unique` sorts integers many times faster than rows.
     key = ((c.tp << 36) + (c.microbatch << 4) + (c.sequence_parallel.astype(np.int64) << 2)) + c.recompute

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .activations.choices import Held
+from .activations.tensors import has_dropout, score_bytes
 from .columns import SCHEDULES, Columns
 from .layer.context import pair_width
 from .layer_costs import FULL, NONE, padded_vocab
@@ -26,7 +28,10 @@ __all__ = [
     "device_params",
     "layer_params",
     "kept_per_layer",
+    "layer_again",
     "memory",
+    "needed_bytes",
+    "outside_bytes",
     "stage_layers",
     "state_bytes",
 ]
@@ -69,6 +74,23 @@ class Memory:
         """All parts."""
         return self.states + self.activations + self.ends + self.workspace
 
+    @property
+    def rounded(self) -> tuple[Any, ...]:
+        """All parts as whole bytes."""
+        parts = (self.parameters, self.gradients, self.optimizer, self.activations, self.ends, self.workspace)
+        return tuple(np.ceil(part).astype(np.int64) for part in parts)
+
+
+def outside_bytes(total: Any, stack: Stack) -> Any:
+    """Bytes outside the allocator, of its peak."""
+    return stack.context_bytes + np.ceil(stack.fragmentation * np.asarray(total)).astype(np.int64)
+
+
+def needed_bytes(held: Memory, stack: Stack) -> Any:
+    """Bytes that the device must have."""
+    total: Any = sum(held.rounded)
+    return total + outside_bytes(total, stack)
+
 
 def chunks_in_flight(pp: Any, interleave: Any, microbatches: Any, stage: int = 0) -> tuple[Floats, Floats]:
     """Forward passes of model chunks that a stage (the first) and the last stage hold at once.
@@ -105,18 +127,9 @@ def activation_bytes(
     r = np.where(np.asarray(sequence_parallel, dtype=bool), t, 1.0)
     split, whole = _kept(shape, stack, size, narrow)
     split += size * shape.inner + (1 if narrow else size) * shape.ffn  # of the MLP
-    scores = 4.0 * shape.heads if stack.flash else _score_bytes(shape, stack, size) * shape.heads * shape.seq
+    scores = 4.0 * shape.heads if stack.flash else score_bytes(shape, stack, size) * shape.heads * shape.seq
     scores = np.where((again == NONE) | stack.flash, scores, 0.0)
     return n * np.where(again == FULL, size * shape.hidden / r, whole / r + (split + scores) / t)
-
-
-def _dropout(shape: TransformerShape, stack: Stack) -> bool:
-    return (stack.dropout and not shape.gated) if shape.dropout is None else shape.dropout
-
-
-def _score_bytes(shape: TransformerShape, stack: Stack, size: int) -> int:
-    """Per score: the softmax, and with dropout its output and mask."""
-    return 2 * size + 1 if _dropout(shape, stack) else size
 
 
 def _kept(shape: TransformerShape, stack: Stack, size: int, narrow: bool = False) -> tuple[int, int]:
@@ -125,7 +138,7 @@ def _kept(shape: TransformerShape, stack: Stack, size: int, narrow: bool = False
     gemm = 1 if narrow else size  # of an input of a matrix
     split = size * (shape.q_width + shape.out_width + pair_width(shape))
     split += shape.out_width if narrow else 0  # attention keeps its output in bf16, too
-    whole = (2 * size + 2 * gemm + (2 if _dropout(shape, stack) else 0)) * shape.hidden  # norms' inputs and outputs
+    whole = (2 * size + 2 * gemm + (2 if has_dropout(shape, stack) else 0)) * shape.hidden  # norms' inputs and outputs
     if shape.latent:
         whole += (size + gemm) * (shape.latent.kv_rank + shape.latent.q_rank) + size * shape.latent.rope_dim
     return split, whole
@@ -140,7 +153,7 @@ def kept_per_layer(shape: TransformerShape, stack: Stack, c: Columns, size: int,
     t, n = c.tp.astype(float), own * shape.seq
     r = np.where(c.sequence_parallel, t, 1.0)
     split, whole = _kept(shape, stack, size, narrow)
-    scores = 4.0 * shape.heads if stack.flash else _score_bytes(shape, stack, size) * shape.heads * shape.seq
+    scores = 4.0 * shape.heads if stack.flash else score_bytes(shape, stack, size) * shape.heads * shape.seq
     scores = np.where((c.recompute == NONE) | stack.flash, scores, 0.0)
     inside = kept_by_experts(shape, c, size, 1 if narrow else size)
     return dense, np.where(
@@ -148,10 +161,10 @@ def kept_per_layer(shape: TransformerShape, stack: Stack, c: Columns, size: int,
     )
 
 
-def memory(shape: TransformerShape, stack: Stack, c: Columns, dtype: str) -> Memory:
+def memory(shape: TransformerShape, stack: Stack, c: Columns, dtype: str, chosen: Held | None = None) -> Memory:
     """The fullest device at its fullest moment, of five: the first stage (most microbatches) in a layer's backward
     pass, or in the embedding's, whose dense gradient meets one chunk less; the second stage, which may have a layer
-    more; the last one with its logits; the optimizer's step."""
+    more; the last one with its logits; the optimizer's step. `chosen`: what was chosen of what layers hold."""
     t, p = c.tp.astype(float), c.pp.astype(float)
     size, states = (4 if dtype == "fp32" else 2), state_bytes(stack, dtype)
     n = c.microbatch * (shape.seq / c.cp)
@@ -161,6 +174,8 @@ def memory(shape: TransformerShape, stack: Stack, c: Columns, dtype: str) -> Mem
 
     narrow = dtype in COPY_BYTES
     dense, mixed = kept_per_layer(shape, stack, c, size, narrow)
+    if chosen is not None:
+        dense, mixed = np.where(chosen.rows, chosen.dense, dense), np.where(chosen.rows, chosen.mixed, mixed)
     kept = [
         (plain * dense + special * mixed) / chunks for plain, special in zip(stages.dense, stages.mixed, strict=True)
     ]
@@ -171,12 +186,12 @@ def memory(shape: TransformerShape, stack: Stack, c: Columns, dtype: str) -> Mem
     if (c.schedule == DUALPIPE).any():
         both = c.schedule == DUALPIPE
         in_first, in_last, in_second = (np.where(both, p + 1, x) for x in (in_first, in_last, in_second))
-    dropout = (1 if _dropout(shape, stack) else 0) * n * h / r
+    dropout = (1 if has_dropout(shape, stack) else 0) * n * h / r
     end = (1 + shape.mtp_layers) * (2 * size * n * h / r + 4 * n * v)  # final norm's input and output, fp32 logits
     alone = p == 1
     further = shape.mtp_layers * (dense if shape.experts is None else mixed)
 
-    backward = _layer_workspace(shape, stack, c, n, size)
+    backward = _layer_workspace(shape, stack, c, n, size, chosen)
     logits = 2.0 * n * v + size * n * h  # the half-precision copy beside the fp32 one, and the input's gradient
     loss = np.maximum(logits, backward)
     table = size * (v * h + n * h)  # the embedding's gradient is dense before it is added to what is accumulated
@@ -243,7 +258,9 @@ def memory(shape: TransformerShape, stack: Stack, c: Columns, dtype: str) -> Mem
     return Memory(*fullest)
 
 
-def _layer_workspace(shape: TransformerShape, stack: Stack, c: Columns, n: Floats, size: int) -> Floats:
+def _layer_workspace(
+    shape: TransformerShape, stack: Stack, c: Columns, n: Floats, size: int, held: Held | None
+) -> Floats:
     """Largest temporary of one layer's backward pass: gradients around the MLP, or around scores in memory, and what
     recomputation brings back."""
     t = c.tp.astype(float)
@@ -253,13 +270,23 @@ def _layer_workspace(shape: TransformerShape, stack: Stack, c: Columns, n: Float
         mlp = np.maximum(mlp, through) if shape.experts.dense_layers else through
     core = 0.0 * n
     if not stack.flash:
-        kept = _score_bytes(shape, stack, size)
+        kept = score_bytes(shape, stack, size)
         scores = n * shape.heads * shape.seq / t
-        core = scores * (2 * size + np.where(c.recompute == NONE, 0, kept))
+        again = c.recompute != NONE
+        if held is not None:
+            again = np.where(held.rows, held.scores, again)
+        core = scores * (2 * size + np.where(again, kept, 0))
+    back = np.where(c.recompute == FULL, layer_again(shape, stack, c, size), 0.0)
+    return np.maximum(mlp, core) + (back if held is None else np.where(held.rows, held.back, back))
+
+
+def layer_again(shape: TransformerShape, stack: Stack, c: Columns, size: int) -> Floats:
+    """Bytes of what full recomputation brings back for one layer, scores in memory left out."""
     none = np.zeros_like(c.recompute)
+    n = c.microbatch * (shape.seq / c.cp)
     one = activation_bytes(shape, stack, c.tp, c.microbatch / c.cp, c.sequence_parallel, none, size)
     if shape.experts is not None:
         one = np.maximum(*kept_per_layer(shape, stack, replace(c, recompute=none), size, False))
     if not stack.flash:
-        one = one - n * _score_bytes(shape, stack, size) * shape.heads * shape.seq / t  # counted in `core`
-    return np.maximum(mlp, core) + np.where(c.recompute == FULL, one, 0.0)
+        one = one - n * score_bytes(shape, stack, size) * shape.heads * shape.seq / c.tp
+    return one

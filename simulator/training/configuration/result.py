@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....reprs import Shown
+from .activations.said import TensorUse, tensor_lines
 from .rules import PROBLEMS
 
 __all__ = ["Breakdown", "Estimate", "Estimates", "MemoryParts", "TimeParts"]
@@ -27,6 +28,8 @@ class TimeParts(Shown):
         Layers' backward passes, without what is recomputed.
     recompute : float
         Forward work done again, with its communication.
+    offload : float
+        Waiting for activations on their way to the host and back.
     tensor_parallel : float
         All-reduces, or reduce-scatters and all-gathers, that no product hides.
     context_parallel : float
@@ -58,6 +61,7 @@ class TimeParts(Shown):
     backward_attention: float
     backward_element: float
     recompute: float
+    offload: float
     tensor_parallel: float
     context_parallel: float
     expert_parallel: float
@@ -117,6 +121,8 @@ class Breakdown(Shown):
         Training software that was modelled.
     source : str
         Where the device's rates come from.
+    tensors : tuple of TensorUse
+        What becomes of each class of tensors that a layer keeps, where it was chosen.
     """
 
     time: TimeParts
@@ -127,6 +133,7 @@ class Breakdown(Shown):
     params: int
     stack: str
     source: str
+    tensors: tuple[TensorUse, ...] = ()
 
     def explain(self) -> str:
         """Parts of time and of memory, largest first, as text."""
@@ -137,6 +144,7 @@ class Breakdown(Shown):
         lines.append(f"memory {self.memory.total / GIB:.2f} GiB, {self.memory.device / GIB:.2f} with what is outside")
         held = sorted(((getattr(self.memory, f.name), f.name) for f in fields(self.memory)), reverse=True)
         lines += [f"  {name:<18}{n / GIB:>9.2f} GiB" for n, name in held if n > 0]
+        lines += tensor_lines(self.tensors) if self.tensors else []
         lines.append(f"rates: {self.source}")
         return "\n".join(lines)
 

@@ -27,8 +27,9 @@ class Settings(Shown):
     interleave : int
         Model chunks per stage (interleaved 1F1B).
     recompute : str
-        What is recomputed in the backward pass: "none", "selective" (the attention core) or "full" (every layer, from
-        its input).
+        What is recomputed in the backward pass: "none", "selective" (the attention core), "full" (every layer, from
+        its input), or "chosen": the classes of tensors that add the least seconds such that the device's memory is
+        enough (`activations.choices`).
     sequence_parallel : bool
         Whether norms and dropout are split along the sequence; has no effect at tp 1.
     zero : int
@@ -55,6 +56,9 @@ class Settings(Shown):
         "1f1b", interleaved where `interleave` says so; "zb-h1"; or "dualpipe".
     offload_optimizer : bool
         Whether the optimizer's state is in the host's memory, and its step there.
+    offload_activations : bool
+        Whether what `recompute` leaves may be in the host's memory meanwhile, by classes of tensors, the cheapest that
+        fits.
 
     Raises
     ------
@@ -81,6 +85,7 @@ class Settings(Shown):
     reshard: bool = True
     schedule: str = "1f1b"
     offload_optimizer: bool = False
+    offload_activations: bool = False
 
     def __post_init__(self) -> None:
         expected = {name: f"one of {', '.join(words)}" for name, words in WORDS.items()}

@@ -123,7 +123,7 @@ class StageEntry(SparseEntry):
         description="planned collectives: '<pass>.<collective>' -> count per microbatch or iteration",
     )
     traffic: dict[TrafficOf, tuple[Seconds, ...]] = Field(
-        default_factory=dict,
+        default_factory=dict[TrafficOf, tuple[Seconds, ...]],
         description="seconds of each pass (reduce, update: once an iteration) for which its collectives keep links "
         "busy: ports of devices, adapters of nodes, uplinks of each level of the cluster",
     )
