@@ -26,18 +26,21 @@ def config_of(plan: TrainingPlan) -> Config:
     ------
     InputError
         On what the decoder does not do: latent attention, tokens that are dropped, experts cut by tensor parallelism,
-        an optimizer on the host.
+        an optimizer or activations on the host, tensors that are recomputed one by one.
     """
     said = cast("Mapping[str, Any]", plan.planner.options)
     shape = shape_of(cast("Mapping[str, Any]", said["shape"]))
     ranks = said["dp"] * said.get("cp", 1)
     sharded = said.get("shard") or ranks
+    recompute = _recompute(said)
     refused = {
         "latent attention": shape.latent is not None,
         "further predicted tokens": bool(shape.mtp_layers),
         "dropped tokens (capacity)": shape.experts is not None and bool(shape.experts.capacity),
         "experts cut by tensor parallelism (etp)": shape.experts is not None and (said.get("etp") or said["tp"]) > 1,
         "the optimizer on the host": bool(said.get("offload_optimizer")),
+        f"activations on the host ({', '.join(said.get('offloaded', ()))})": bool(said.get("offloaded")),
+        f"recomputation of {', '.join(said.get('recomputed', ()))}": recompute is None,
     }
     wrong = next((what for what, found in refused.items() if found), None)
     if wrong is not None:
@@ -53,11 +56,19 @@ def config_of(plan: TrainingPlan) -> Config:
                 shard=sharded if said["zero"] else 1, reshard=said["zero"] == 3 and bool(said.get("reshard", True)),
                 microbatch=said["microbatch"], global_batch=plan.global_batch, interleave=said["interleave"],
                 layers=tuple(ends), schedule=plan.schedule, sequence_parallel=said["sequence_parallel"],
-                context=said.get("context", "ring").replace("-", "_"), recompute=said["recompute"],
+                context=said.get("context", "ring").replace("-", "_"), recompute=recompute or "none",
             ),
         )  # fmt: skip
     except ValueError as error:
         raise InputError(f"{plan.model.name}: {error}") from None
+
+
+def _recompute(said: Mapping[str, Any]) -> str | None:
+    """What is recomputed, by the decoder's word; None where it has none."""
+    if "recomputed" not in said:
+        return said["recompute"]
+    words = {(): "none", ("layer",): "full", ("scores",): "selective"}
+    return words.get(tuple(said["recomputed"]))
 
 
 def _shape(shape: TransformerShape) -> Shape:

@@ -222,7 +222,7 @@ def test_gemm_in_waves_by_hand():
         ({"microbatch": 1.5}, r"microbatch: expected an integer \(got 1.5\)"),
         ({"tp": True}, "tp: expected an integer"),
         ({"tp": [4]}, "tp: expected an integer"),
-        ({"recompute": "some"}, r"recompute: expected one of none, selective, full \(got 'some'\)"),
+        ({"recompute": "some"}, r"recompute: expected one of none, selective, full, chosen \(got 'some'\)"),
         ({"sequence_parallel": 1}, "sequence_parallel: expected True or False"),
         ({"dtype": "int8"}, "dtype: expected one of bf16, fp16, fp32, fp8"),
         ({"dtype": "fp8"}, "dtype: 'fp8' needs 8-bit tensor cores, Hopper or later .got 'a100-80gb'.; use 'bf16'"),
