@@ -182,7 +182,8 @@ def laid_out(
         try:
             made = training_plan(
                 data.shapes[model_key(case)], found.cluster, found.global_batch, dtype=options.dtype,
-                stack=options.stack(one.stack), name="decoder" if "=" in case.model else case.model, **one.settings,
+                stack=options.stack(one.stack), name="decoder" if "=" in case.model else case.model,
+                memory_bytes=found.memory_bytes, **one.settings,
             )  # fmt: skip
         except InputError as error:
             why = str(error)
