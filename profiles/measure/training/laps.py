@@ -1,8 +1,9 @@
 """`operator_laps`: what one worker does to measure operators: forward, and backward to inputs and to weights.
 
 It computes what the training runtime computes (`profiles.graph.compute`, gradients by autograd, gradients of weights
-added to those of earlier microbatches). A round goes through all shapes once, so that an operator finds its weights as
-cold as in a pass over a stage; activations and gradients were just written, as by the operator before.
+added to those of earlier microbatches), in the order of a stage: a round goes forward through all shapes, and then
+backward through them. So an operator finds its weights, and what it kept of the forward pass, as cold as in a stage;
+the activations that it reads forward and the gradient that it gets were just written, as by the operator before.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
 
 __all__ = ["Laps", "operator_laps"]
+
+Clock = Callable[[Callable[[], Any]], tuple[Lap, Any]]
+"""Calls something; gives the lap and what it returned."""
 
 HALF = 2
 """Devices that a cut loop is on, as far as the operator is told: sums for statistics see another device."""
@@ -104,22 +108,27 @@ class _Operator:
             self.wants, self.weights, self.values = [], [], []
         drawn = torch.randn(made.shape, generator=generator, device="cpu")
         self.gradient = drawn.to(made.dtype).to(device) if self.wants else made
+        self._made = self.gradient
+        self._kept_leaves: list[Tensor] = []
         self.sums = {k: torch.zeros_like(self.stored[k]) for k in self.weights}
 
-    def run(self, clock: Callable[[Callable[[], Any]], tuple[Lap, Any]]) -> tuple[Lap, Lap | None, Lap | None]:
-        """A lap of each pass."""
-        leaves = self._leaves()
-        forward, made = clock(lambda: self._forward(leaves))
-        if not self.wants:
-            return forward, None, None
-        gradient = self.gradient.clone()
-        back, _ = clock(lambda: self._back(made, leaves, gradient, self.wants))
-        if not (self.weights and self.values):
-            return forward, back, None
-        made = self._forward(leaves := self._leaves())
-        gradient = self.gradient.clone()
-        inputs, _ = clock(lambda: self._back(made, leaves, gradient, self.values))
-        return forward, back, inputs
+    @property
+    def halves(self) -> bool:
+        """Whether the backward pass to the activations is a part of the whole one."""
+        return bool(self.weights and self.values)
+
+    def forward(self, clock: Clock) -> Lap:
+        """A lap of the forward pass, which keeps what the backward pass needs."""
+        self._kept_leaves = leaves = self._leaves()
+        lap, self._made = clock(lambda: self._forward(leaves))
+        return lap
+
+    def back(self, clock: Clock, wants: Sequence[int]) -> Lap:
+        """A lap of the backward pass to some operands, once after a forward pass."""
+        made, leaves, gradient = self._made, self._kept_leaves, self.gradient.clone()
+        lap, _ = clock(lambda: self._back(made, leaves, gradient, wants))
+        self._made, self._kept_leaves = self.gradient, []
+        return lap
 
     def _leaves(self) -> list[Tensor]:
         fresh = [x if k in self.weights else x.clone() for k, x in enumerate(self.stored)]
@@ -168,31 +177,40 @@ def operator_laps(
 def _laps(
     worker: Worker, shapes: Sequence[Shape], rounds: int, dtype: str | None, generator: Generator
 ) -> list[Laps | str]:
+    clock = _clock(worker.device)
     ready: list[_Operator | str] = []
     for shape in shapes:
         try:
             one = _Operator(shape, worker.device, dtype, generator)
-            one.run(_clock(worker.device))
+            one.forward(clock)
+            if one.wants:
+                one.back(clock, one.wants)
         except (RuntimeError, ValueError, IndexError, NotImplementedError) as error:
             ready.append(" ".join(str(error).split())[:200] or type(error).__name__)
         else:
             ready.append(one)
-    found: list[list[tuple[Lap, Lap | None, Lap | None]]] = [[] for _ in shapes]
-    clock = _clock(worker.device)
+    able = [one for one in ready if not isinstance(one, str)]
+    found: dict[int, tuple[list[Lap], list[Lap], list[Lap]]] = {id(one): ([], [], []) for one in able}
     for _ in range(rounds):
         worker.barrier()
-        for one, laps in zip(ready, found, strict=True):
-            if not isinstance(one, str):
-                laps.append(one.run(clock))
-    return [one if isinstance(one, str) else _sorted(laps, one) for one, laps in zip(ready, found, strict=True)]
+        for one in able:
+            found[id(one)][0].append(one.forward(clock))
+        for one in reversed(able):
+            if one.wants:
+                found[id(one)][1].append(one.back(clock, one.wants))
+        for one in able:
+            if one.halves:
+                one.forward(clock)
+        for one in reversed(able):
+            if one.halves:
+                found[id(one)][2].append(one.back(clock, one.values))
+    return [
+        one if isinstance(one, str) else Laps(*(tuple(laps) for laps in found[id(one)]), weights=bool(one.weights))
+        for one in ready
+    ]
 
 
-def _sorted(laps: Sequence[tuple[Lap, Lap | None, Lap | None]], of: _Operator) -> Laps:
-    back, inputs = (tuple(lap for each in laps if (lap := each[k]) is not None) for k in (1, 2))
-    return Laps(tuple(each[0] for each in laps), back, inputs, bool(of.weights))
-
-
-def _clock(device: str) -> Callable[[Callable[[], Any]], tuple[Lap, Any]]:
+def _clock(device: str) -> Clock:
     """Time one call: on a GPU by events, on a CPU with the share of its core that the thread had."""
 
     def on_gpu(call: Callable[[], Any]) -> tuple[Lap, Any]:

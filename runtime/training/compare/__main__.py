@@ -3,7 +3,8 @@
 It measures a small GPT by three plans on two processes, and says for each whether the measured iteration time is within
 5 % of the simulated one and inside its interval, and whether the order is right. With ``--slices`` the plans are token
 slices of a pipeline (`slices`); with ``--graph`` those of two branches at once (`graph`); with ``--measured FILE …``
-plans that ``meshwright measure`` has measured.
+plans that ``meshwright measure`` has measured; with ``--as-planned FILE …`` plans with the times that they were made
+with.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 
 from ....errors import MeshwrightError
 from ....profiles.graph.models.transformer import GPT
+from .as_planned import main as compare_as_planned
 from .graph import main as compare_graph
 from .measured import main as compare_files
 from .plans import compare_training, example_plans
@@ -27,6 +29,8 @@ def main(arguments: list[str]) -> int:
         return compare_graph([x for x in arguments if x != "--graph"])
     if "--measured" in arguments:
         return compare_files([x for x in arguments if x != "--measured"])
+    if "--as-planned" in arguments:
+        return compare_as_planned([x for x in arguments if x != "--as-planned"])
     parser = argparse.ArgumentParser(prog="python -m meshwright.runtime.training.compare", description=__doc__)
     sizes = {"layers": 4, "hidden": 256, "heads": 4, "seq": 128, "vocab": 512, "global-batch": 16, "microbatches": 4}
     for name, value in (sizes | {"rounds": 6, "iterations": 9, "seed": 0}).items():
