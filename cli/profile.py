@@ -46,9 +46,13 @@ def show(
     model: Annotated[str | None, typer.Option("--model", "-m", help="Show one model in detail.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show a profile set: its models, or every parallel configuration of one."""
+    """Show a profile set: its models, or every parallel configuration of one; or a profile of training."""
     from ..profiles import load
+    from ..profiles.graph.costs.measured.profile import TrainingProfile, is_training_profile
 
+    if model is None and not as_json and is_training_profile(name):
+        typer.echo("\n".join(TrainingProfile.load(name).lines()))
+        return
     profiles = load(name)
     if model is None:
         _show_set(profiles, as_json)

@@ -292,7 +292,11 @@ class StageCosts(Shown):
         shape = stage_mesh(self.cluster, devices)
         if devices == 1 or shape is None:
             return np.zeros(sets.gradient_bytes.shape), step
-        link = Mesh(self.cluster, *shape).view((devices, 1)).link((0,))
+        view = Mesh(self.cluster, *shape).view((devices, 1))
+        if view.tables is not None:
+            flat = [view.seconds("all_reduce", float(n), (0,)) for n in sets.gradient_bytes.ravel()]
+            return np.array(flat).reshape(sets.gradient_bytes.shape), step
+        link = view.link((0,))
         # A ring all-reduce has d − 1 steps of reduce-scatter and d − 1 of all-gather, each with 1/d of the bytes.
         ring = 2 * (devices - 1) * (link.latency_s + sets.gradient_bytes / devices / link.bandwidth_bytes_per_s)
         return np.where(sets.gradient_bytes > 0, ring, 0.0), step

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from meshwright.cli import run
 from meshwright.errors import InputError
 from meshwright.profiles.graph import zoo_graph
 from meshwright.profiles.graph.costs.measured.model import MeasuredCosts
@@ -78,3 +79,13 @@ def test_shapes_are_distinct_and_come_whole_first(graph):
 def test_numbers_out_of_range_are_refused(said):
     with pytest.raises(InputError, match=r"^(batches|devices|rounds|most): expected"):
         replace(ASKED, **said)
+
+
+def test_a_profile_is_shown(file, capsys):
+    assert run(["profile", "show", str(file)]) == 0
+    assert "cpu-core: measured on" in capsys.readouterr().out
+
+
+def test_profiles_of_serving_are_measured_elsewhere(tmp_path, capsys):
+    assert run(["profile", "measure", "tiny-mlp", "--out", str(tmp_path / "p.json")]) == 2
+    assert "meshwright measure serving" in capsys.readouterr().err

@@ -112,7 +112,7 @@ def _operands(graph: Graph, op: Operator, wants: Collection[str]) -> tuple[Opera
         at = graph.index.get(name)
         dtype = graph.tensors[name].dtype if at is None else graph.operators[at].dtype
         limit = None if dtype.startswith(("float", "bfloat")) else index_limit(graph, name)
-        read.append(Operand(dtype, 2 if limit is None else limit, name in wants))
+        read.append(Operand(dtype, 2 if limit is None else limit, name in wants and op.name in wants))
     return tuple(read)
 
 

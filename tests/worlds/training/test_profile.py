@@ -5,7 +5,7 @@ from meshwright.errors import InputError
 from meshwright.profiles import device
 from meshwright.profiles.graph import OperatorTimes, roofline, zoo_graph
 from meshwright.profiles.graph.costs.measured.local_operator import LocalOperator
-from meshwright.profiles.graph.costs.measured.profile import MeasuredOperator, TrainingProfile
+from meshwright.profiles.graph.costs.measured.profile import CollectiveCurve, MeasuredOperator, TrainingProfile
 from meshwright.worlds.training.case import TrainingCase
 from meshwright.worlds.training.data import load_data
 from meshwright.worlds.training.solve import plan
@@ -13,7 +13,7 @@ from meshwright.worlds.training.solve import plan
 CORE = device("cpu-core")
 
 
-def write(path, slow="", of="cpu-core", layers=None):
+def write(path, slow="", of="cpu-core", layers=None, reduce_s=0.0):
     """Measured operators of tiny-gpt: as the roofline has them; those whose names begin with `slow` 50 times that."""
     graph, plain, found = zoo_graph("tiny-gpt", batch=4), roofline(CORE, "float32"), {}
     for op in graph.operators:
@@ -22,7 +22,9 @@ def write(path, slow="", of="cpu-core", layers=None):
             factor = 50.0 if slow and op.name.startswith(slow) else 1.0
             passes = (times.forward_s, times.backward_input_s, times.backward_weight_s)
             found[local.key] = MeasuredOperator(local, OperatorTimes(*(factor * s for s in passes)))
-    return TrainingProfile(device(of), "a core", "2026-11-28", {}, 2, 3, "float32", tuple(found.values())).save(path)
+    curves = (CollectiveCurve("all_reduce", 2, (1, 2**30), (reduce_s, reduce_s)),) if reduce_s else ()
+    measured = tuple(found.values())
+    return TrainingProfile(device(of), "a core", "2026-11-28", {}, 2, 3, "float32", measured, curves).save(path)
 
 
 def planned(folder, planner="alpa", **said):
@@ -60,6 +62,16 @@ def test_a_file_that_changed_is_planned_with_anew(tmp_path):
     before = planned(tmp_path, profile="one.json")
     write(tmp_path / "one.json", slow="head")
     assert planned(tmp_path, profile="one.json").stages != before.stages
+
+
+def test_collectives_take_as_long_as_they_were_measured_to(tmp_path):
+    write(tmp_path / "slow.json", reduce_s=7.0)
+    write(tmp_path / "none.json")
+    slow, plain = (planned(tmp_path, "data", profile=f"{name}.json").stages for name in ("slow", "none"))
+    assert slow[0].logical != (1, 1)
+    assert max(slow[0].forward_s, slow[0].reduce_s) >= 7.0  # at least one is needed somewhere
+    assert max(plain[0].forward_s, plain[0].reduce_s) < 1.0
+    assert len(planned(tmp_path, profile="slow.json").stages) == 2  # alpa is free to do without
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from ...document import operator_row, read_operator
 from ..model import OperatorTimes
 from .local_operator import LocalOperator
 
-__all__ = ["CollectiveCurve", "MeasuredOperator", "TrainingProfile"]
+__all__ = ["CollectiveCurve", "MeasuredOperator", "TrainingProfile", "is_training_profile"]
 
 KIND = "meshwright/training-profile"
 VERSION = 1
@@ -197,6 +197,15 @@ class TrainingProfile(Shown):
         except (TypeError, ValueError, AttributeError) as error:
             why = " ".join(str(error).split())
             raise InputError(f"{path}: {why}; measure again") from None
+
+
+def is_training_profile(path: str | Path) -> bool:
+    """Whether a file says that it is one; its begin is looked at."""
+    target = readable(path)
+    if not target.is_file():
+        return False
+    with target.open(encoding="utf-8", errors="replace") as file:
+        return f'"kind": "{KIND}"' in file.read(200)
 
 
 def _row(one: MeasuredOperator) -> dict[str, Any]:

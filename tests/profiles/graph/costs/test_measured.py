@@ -3,8 +3,10 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from meshwright.errors import InputError
+from meshwright.planners.stages.costs import StageCosts
 from meshwright.profiles import device
 from meshwright.profiles.graph import OperatorTimes, roofline, zoo_graph
 from meshwright.profiles.graph.costs.measured.local_operator import LocalOperator
@@ -133,3 +135,15 @@ def test_collectives_count_as_measured_on_every_mesh_of_the_cluster(graph):
     assert view.seconds("all_gather", 2560, (1,)) < 0.1  # not measured: messages over the link
     plain = Mesh(Cluster(1, 2, "cpu-core"), 1, 2).view((1, 2))
     assert plain.seconds("all_reduce", 2560, (1,)) < 0.1
+
+
+def test_planners_of_stages_sum_gradients_as_measured(graph):
+    case = TrainingCase.model_validate(
+        {"cluster": {"devices": 2, "device": "cpu-core"}, "workload": {"global_batch": 8}}
+    )
+    cluster = measured_cluster(Cluster(1, 2, "cpu-core"), case, profile_of(graph))
+    costs = StageCosts.of(graph, cluster, global_batch=8, microbatches=[4], devices=[1, 2])
+    sets = costs.of_sets(np.ones((1, costs.n_units), dtype=bool))
+    (reduce_s,), _ = costs.iteration_s(sets, 2)
+    assert reduce_s == pytest.approx(2.0 * sets.gradient_bytes[0] / 4096)  # beyond the largest size: at its rate
+    assert costs.iteration_s(sets, 1)[0] == 0
