@@ -68,13 +68,27 @@ class ModuleLoss:
             found = self._called({name: _plain(x).detach().clone() for name, x in values.items()}, inputs, True)
         return [x for x in tree_leaves(found) if isinstance(x, torch.Tensor)]
 
-    def _called(self, leaves: Mapping[str, Tensor], inputs: Mapping[str, Tensor], results: bool = False) -> Any:
-        """The module's loss, or its results, by functional call."""
+    def _called(
+        self, leaves: Mapping[str, Tensor], inputs: Mapping[str, Tensor], results: bool = False,
+        then: Callable[[Any], Any] = lambda found: found,
+    ) -> Any:  # fmt: skip
+        """The module's loss, or its results, by functional call, and what is made of it while the values are there.
+
+        Backward is such: what was checkpointed runs again then, and must not find the module's own values.
+        """
         import torch
 
+        class Followed(torch.nn.Module):
+            def __init__(self, whole: Any) -> None:
+                super().__init__()
+                self.whole = whole
+
+            def forward(self, given: Mapping[str, Any]) -> Any:
+                return then(self.whole(given))
+
         names = self.input_names()
-        whole = with_loss(self.module, self.loss, self.inputs, results=results)
-        parts = {f"traced.{name}": x for name, x in leaves.items()}
+        whole = Followed(with_loss(self.module, self.loss, self.inputs, results=results))
+        parts = {f"whole.traced.{name}": x for name, x in leaves.items()}
         example = {names[name]: _plain(x) for name, x in inputs.items()}
         with experts(self.module, PLAIN):  # whatever is fast is not for float64
             return torch.func.functional_call(whole, parts, ({name: example[name] for name in self.given()},))
@@ -96,12 +110,16 @@ class ModuleLoss:
         import torch
 
         leaves = {name: _plain(x).detach().clone().requires_grad_(name in wanted) for name, x in values.items()}
+
+        def both(loss: Tensor) -> tuple[Tensor, Sequence[Tensor | None]]:
+            asked = [leaves[name] for name in wanted]
+            return loss, torch.autograd.grad(loss.reshape(()), asked, allow_unused=True)
+
         with untouched(self.module), in_float64():
-            loss = self._called(leaves, inputs).reshape(())
-            found = torch.autograd.grad(loss, [leaves[name] for name in wanted], allow_unused=True)
+            loss, found = self._called(leaves, inputs, then=both)
         zero = {name: torch.zeros_like(leaves[name]) for name in wanted}
         pairs = zip(wanted, found, strict=True)
-        return loss.detach(), {name: zero[name] if x is None else x.detach() for name, x in pairs}
+        return loss.detach().reshape(()), {name: zero[name] if x is None else x.detach() for name, x in pairs}
 
 
 def _plain(x: Tensor) -> Tensor:

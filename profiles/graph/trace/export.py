@@ -11,7 +11,7 @@ from ..operator import DTYPE_BYTES
 from .errors import why_not
 from .fallback.decompose import decomposed
 from .inputs import named_inputs, with_loss
-from .outputs import loss_of, results_of, without_writing, writes_into_parts
+from .outputs import loss_of, results_of, without_assertions, without_writing, writes_into_parts
 from .simpler.constants import LARGEST
 from .simpler.forward import traced_forward
 from .values import Value
@@ -89,7 +89,15 @@ class Exported:
         return [_static(value, node, self) for value in _results(node)]
 
     def dtypes(self, node: Any) -> list[str]:
-        """Dtype of every result; of complex numbers that of their parts."""
+        """Dtype of every result; of complex numbers that of their parts.
+
+        Raises
+        ------
+        InputError
+            If a result is a number, which depends on data.
+        """
+        if any(not hasattr(value, "dtype") for value in _results(node)):
+            raise InputError("makes a number that depends on data; expected a static module")
         return [_PARTS.get(str(value.dtype)) or _dtype(value) for value in _results(node)]
 
     def pairs(self, node: Any) -> list[bool]:
@@ -233,7 +241,7 @@ def program_of(
         with torch.set_grad_enabled(not inference):
             program = traced_forward(whole, example, module)
             program = without_writing(program) if inference or writes_into_parts(program) else program
-            program.graph.eliminate_dead_code()  # what nothing reads needs no words
+            without_assertions(program)
             return decomposed(program, known, keep=not inference)
     except Exception as error:
         raise InputError(why_not(error, source, module)) from None

@@ -7,7 +7,11 @@ from typing import Any
 
 from ....errors import InputError
 
-__all__ = ["loss_of", "results_of", "without_writing", "writes_into_parts"]
+__all__ = ["loss_of", "results_of", "without_assertions", "without_writing", "writes_into_parts"]
+
+ASSERTIONS = frozenset({"aten::_assert_scalar", "aten::_assert_async", "aten::sym_constrain_range",
+                        "aten::sym_constrain_range_for_size", "aten::_assert_tensor_metadata"})  # fmt: skip
+"""Calls that make nothing and stop a run whose values are not as a module expects."""
 
 
 def loss_of(program: Any, nodes: Mapping[str, Any], source: str) -> list[Any]:
@@ -55,6 +59,15 @@ def results_of(program: Any, nodes: Mapping[str, Any], source: str) -> list[Any]
 
 def _outputs(program: Any) -> list[Any]:
     return [s for s in program.graph_signature.output_specs if s.kind.name in ("USER_OUTPUT", "LOSS_OUTPUT")]
+
+
+def without_assertions(program: Any) -> None:
+    """Take out of a program what checks values, and whatever is computed for it alone, and what nothing reads."""
+    for node in reversed(program.graph.nodes):
+        schema = getattr(node.target, "_schema", None)
+        if node.op == "call_function" and schema is not None and schema.name in ASSERTIONS and not node.users:
+            program.graph.erase_node(node)
+    program.graph.eliminate_dead_code()
 
 
 def without_writing(program: Any) -> Any:

@@ -133,6 +133,6 @@ def _held(runners: Mapping[int, StageRunner]) -> dict[str, Tensor]:
     for stage, runner in runners.items():
         for name, weight in runner.weights.items():
             held[f"{stage}/weight/{name}"] = weight
-            for k, state in enumerate(runner.steps[name].state):
+            for k, state in enumerate(runner.steps[name].state if name in runner.steps else ()):
                 held[f"{stage}/state {k}/{name}"] = state
     return held

@@ -71,9 +71,9 @@ class StageRunner:
         for name, p in every:
             lie = route(whole(len(p.full)), p.storage, p.full, p.itemsize, mesh)
             self.weights[name] = lie.run(comm, parameter(name)).clone()
-            self.steps[name] = optimizer.begin(
-                name, self._to_state[name].run(comm, self.weights[name]), self._shard(name)
-            )
+            if self.weights[name].is_floating_point():  # a buffer of integers is read, and never stepped
+                mine = self._to_state[name].run(comm, self.weights[name])
+                self.steps[name] = optimizer.begin(name, mine, self._shard(name))
         self._seed, self._iteration = 0, 0
         self._running: dict[int, Passing] = {}
         self._parts: dict[Slot, Tensor] = {}

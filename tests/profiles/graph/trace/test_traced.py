@@ -156,6 +156,19 @@ def test_a_module_that_makes_its_mask_only_where_it_is_not_compiled() -> None:
     assert torch.compiler.is_compiling is before
 
 
+def test_what_a_module_asserts_of_its_values_is_left_out() -> None:
+    class Asserting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(5, 8)
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            torch._check(ids.max().item() < 5)
+            return self.table(ids).square().mean()
+
+    same_as_module(Asserting(), {"ids": labels(2, 6)})
+
+
 def test_torchs_own_encoder_layer() -> None:
     torch.manual_seed(0)
     x = torch.randn(2, 6, 16, generator=torch.Generator().manual_seed(5), dtype=torch.float64)

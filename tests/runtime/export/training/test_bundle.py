@@ -6,9 +6,7 @@ import ast
 import importlib
 import importlib.util
 import json
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any
 
 import meshwright
 import pytest
+from alone import alone
 from meshwright.profiles.graph import from_torch, zoo_graph
 from meshwright.profiles.graph.module_loss import ModuleLoss
 from meshwright.runtime.export.training import export_training
@@ -29,23 +28,6 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 EXAMPLE = Path(meshwright.__file__).parent / "examples/training/letters.py"
 BESIDE = {"torch", "numpy", "yaml"}
 """numpy: torch.distributed itself asks for it to send objects. yaml: to read device files, which no program does."""
-
-HIDDEN = """
-import sys
-
-class Without:
-    def __init__(self, finder):
-        self.finder = finder
-
-    def __getattr__(self, name):
-        return getattr(self.finder, name)
-
-    def find_spec(self, name, path=None, target=None):
-        hidden = name.split(".")[0] in ("meshwright", "pydantic", "numba", "yaml", "safetensors", "pandas")
-        return None if hidden else self.finder.find_spec(name, path, target)
-
-sys.meta_path[:] = [Without(finder) for finder in sys.meta_path]
-"""
 
 
 @pytest.fixture(scope="module")
@@ -149,18 +131,13 @@ def test_own_data_and_weights_without_meshwright(words: dict[str, Any], tmp_path
     program = tmp_path / "program"
     export_training(plan, "torch", program, graph=graph, module=whole)
     save_weights(tmp_path / "in.safetensors", module.state_dict())
-    (tmp_path / "hidden").mkdir()
-    (tmp_path / "hidden/sitecustomize.py").write_text(HIDDEN)
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-         str(program / "train.py"), "--data", f"{EXAMPLE}:batches", "--weights", "in.safetensors", "--save",
-         "out.safetensors", "--optimizer", "adamw:lr=1e-2,weight_decay=0.1", "--groups", "*norm*:weight_decay=0",
-         "--clip-norm", "0.5", "--iterations", "3", "--dtype", "float64"],
-        cwd=tmp_path, timeout=300, capture_output=True, text=True, check=False,
-        env=os.environ | {"PYTHONPATH": str(tmp_path / "hidden"), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+    said = alone(
+        program, tmp_path,
+        ["--data", f"{EXAMPLE}:batches", "--weights", "in.safetensors", "--save", "out.safetensors", "--optimizer",
+         "adamw:lr=1e-2,weight_decay=0.1", "--groups", "*norm*:weight_decay=0", "--clip-norm", "0.5", "--iterations",
+         "3", "--dtype", "float64"],
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = [float(x) for x in re.findall(r"loss (\S+),", done.stdout)]
+    found = [float(x) for x in re.findall(r"loss (\S+),", said)]
     optimizer = optimizer_of("adamw:lr=1e-2,weight_decay=0.1", None, ["*norm*:weight_decay=0"], 0.5)
     own = Own(letters.batches(), module.state_dict(), optimizer, whole)
     run = run_training(plan, graph, iterations=3, dtype="float64", own=own)
