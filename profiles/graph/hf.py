@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...errors import InputError
+from ...errors import InputError, install_hint
 from ...wording import nearest
 
 __all__ = ["PREFIX", "arguments", "is_hf", "located", "with_sequence"]
@@ -68,7 +68,7 @@ def arguments(word: str, option: str) -> dict[str, Any]:
         import torch
         import transformers
     except ModuleNotFoundError as error:
-        raise InputError(f"{option}: {word}: {error.name} is not installed; pip install 'meshwright[hf]'") from None
+        raise InputError(f"{option}: {word}: {error.name} is not installed; {install_hint('hf')}") from None
     kind, config = _configured(document, file, option)
     config.use_cache = False
     dtype = getattr(config, "dtype", None) or torch.float32

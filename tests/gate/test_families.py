@@ -75,8 +75,8 @@ def with_microbatches_of_one(patch: Patch) -> None:
     """Alpa's stage DP without its term of the longest stage: Σ t + (B − 1) · max t of B = 1."""
     honest: Any = choose._solve
 
-    def forgetful(table: Any, cost: Any, mask: Any, cluster: Any, _microbatches: int, *rest: Any) -> Any:
-        return honest(table, cost, mask, cluster, 1, *rest)
+    def forgetful(table: Any, cost: Any, mask: Any, later: Any, cluster: Any, _microbatches: int, *rest: Any) -> Any:
+        return honest(table, cost, mask, later, cluster, 1, *rest)
 
     patch.setattr(choose, "_solve", forgetful)
 

@@ -147,8 +147,8 @@ SIZES = {
     "sharing": {"cluster.devices", "cluster.devices_per_node", "cluster.racks", "cluster.contention", "workload.apps",
                 "beliefs.least", "draws"},
     "training": {
-        "cluster.devices", "cluster.devices_per_node", "workload.global_batch", "workload.microbatches",
-        "workload.sequence", "shape.layers", "shape.hidden", "shape.heads", "shape.kv_heads",
+        "cluster.devices", "cluster.devices_per_node", "cluster.rack_nodes", "workload.global_batch",
+        "workload.microbatches", "workload.sequence", "shape.layers", "shape.hidden", "shape.heads", "shape.kv_heads",
         "shape.ffn", "shape.vocab", "shape.experts", "failures.spares", "failures.draws",
         "failures.replicas", "failures.least_replicas",
     },

@@ -58,9 +58,9 @@ MUTANTS = (
         "wrong factor",
         (
             (
-                "simulator/training/configuration/memory.py",
-                "return 2 * size + 1 if _dropout(shape, stack) else size",
-                "return size + 1 if _dropout(shape, stack) else size",
+                "simulator/training/configuration/activations/tensors.py",
+                "return 2 * size + 1 if has_dropout(shape, stack) else size",
+                "return size + 1 if has_dropout(shape, stack) else size",
             ),
         ),
         ("tests/simulator/training/configuration/test_memory.py",),
@@ -121,8 +121,8 @@ MUTANTS = (
         (
             (
                 "simulator/mesh.py",
-                "shared = self._adapters * far.bandwidth_bytes_per_s / rings",
-                "shared = self._adapters * far.bandwidth_bytes_per_s",
+                "return bytes_per_s / self._rings(axes, nodes)",
+                "return bytes_per_s",
             ),
         ),
         ("tests/simulator/test_mesh_links.py",),

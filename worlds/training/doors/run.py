@@ -47,12 +47,13 @@ def ran(asked: Asked) -> Answer:
     options, plan = cast(RunOptions, asked.options), cast(TrainingPlan, one_plan(asked))
     name = next(iter(asked.plans))
     devices = sum(m.hosts * m.devices for m in plan.meshes)
-    check_here(plan, devices)
     if is_configured(plan):
         from ..configured import ran_configured
 
+        check_here(plan, devices)
         return ran_configured(asked, plan)
     graph = planned_graph(plan, Path(name))
+    check_here(plan, devices)
     if options.checkpoint_every is not None:
         for one in ("data", "weights", "save", "optimizer"):
             if getattr(options, one):

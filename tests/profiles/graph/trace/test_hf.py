@@ -191,5 +191,5 @@ def test_words_that_name_no_file(tmp_path: Path) -> None:
 
 def test_without_transformers_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(InputError, match=r"transformers is not installed; pip install 'meshwright\[hf\]'"):
+    with pytest.raises(InputError, match=r"transformers is not installed; pip install -e '\.\[hf\]'"):
         graph_of(written(tmp_path, LLAMA))
