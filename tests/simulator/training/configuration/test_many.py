@@ -78,7 +78,7 @@ def test_words_and_scalars():
     [
         ({"tp": [2, 2], "pp": [2, 2, 2]}, "columns of one length .got tp 2, pp 3"),
         ({"recompute": ["none", "half"]}, "recompute: expected one of .*got 'half'"),
-        ({"recompute": [0, 3]}, "recompute"),
+        ({"recompute": [0, 4]}, "recompute"),
         ({"dp": 2.0}, "dp: expected an integer"),
     ],
 )
