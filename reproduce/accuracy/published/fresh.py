@@ -13,7 +13,7 @@ KempnerForge), BigScience's V100 tables ("+/-40 % correct").
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ....profiles.hardware import DeviceSpec, LinkSpec, device
@@ -23,7 +23,7 @@ from ....simulator.training import CORE, FSDP_2023, NEMO_2024, TITAN_2024, Trans
 from .later import MPT
 from .megatron import Point
 
-__all__ = ["SEED", "Run", "main", "runs", "split"]
+__all__ = ["SEED", "Run", "main", "parted", "print_parts", "runs", "split"]
 
 SEED = 20261128
 H100 = "h100-80gb"
@@ -39,17 +39,29 @@ class Run:
 
 def split() -> tuple[tuple[Point, ...], tuple[Point, ...]]:
     """(chosen by, reported)."""
-    every = tuple(runs())
+    return parted(tuple(runs()), "published runs")
+
+
+def parted(every: Sequence[Run], word: str) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
+    """Half of each source's groups, drawn by the seed and a word, and the others."""
     chosen: set[tuple[str, str]] = set()
     for source in dict.fromkeys(run.point.source for run in every):
         groups = list(dict.fromkeys(run.group for run in every if run.point.source == source))
-        order = generator(SEED, "published runs", source).permutation(len(groups))
+        order = generator(SEED, word, source).permutation(len(groups))
         chosen.update((source, groups[k]) for k in order[: len(groups) // 2])
     parts = tuple(
         tuple(run.point for run in every if ((run.point.source, run.group) in chosen) == wanted)
         for wanted in (True, False)
     )
     return parts[0], parts[1]
+
+
+def print_parts(parts: Sequence[Sequence[Point]]) -> None:
+    """Print what was chosen by and what is reported as one table."""
+    print("| part | source | run | time |\n|---|---|---|---|")
+    for part, points in zip(("chosen by", "reported"), parts, strict=True):
+        for point in points:
+            print(f"| {part} | {point.source} | {point.name} | {point.errors()[0]:+.1%} |")
 
 
 def runs() -> Iterator[Run]:
@@ -227,10 +239,7 @@ def tinyllama() -> Iterator[Run]:
 
 def main() -> None:
     """Print a table."""
-    print("| part | source | run | time |\n|---|---|---|---|")
-    for part, points in zip(("chosen by", "reported"), split(), strict=True):
-        for point in points:
-            print(f"| {part} | {point.source} | {point.name} | {point.errors()[0]:+.1%} |")
+    print_parts(split())
 
 
 if __name__ == "__main__":

@@ -18,15 +18,13 @@ from dataclasses import replace
 
 from ....planners.megatron import model_shape
 from ....profiles.hardware import LinkSpec, device
-from ....seeds import generator
 from ....simulator import Cluster
 from ....simulator.training import CORE, TITAN_2024, TransformerShape
-from .fresh import Run
+from .fresh import SEED, Run, parted, print_parts
 from .megatron import Point
 
 __all__ = ["SEED", "main", "runs", "split"]
 
-SEED = 20261128
 H100 = "h100-80gb"
 NETWORK = 160e9
 """Bytes per second of an H800's links, by DeepSeek-V3's report (section 3.2.2); an H100's are 450e9."""
@@ -34,16 +32,7 @@ NETWORK = 160e9
 
 def split() -> tuple[tuple[Point, ...], tuple[Point, ...]]:
     """(chosen by, reported)."""
-    every = tuple(runs())
-    chosen: set[tuple[str, str]] = set()
-    for source in dict.fromkeys(run.point.source for run in every):
-        groups = list(dict.fromkeys(run.group for run in every if run.point.source == source))
-        order = generator(SEED, "published mixtures", source).permutation(len(groups))
-        chosen.update((source, groups[k]) for k in order[: len(groups) // 2])
-    parts = [
-        [run.point for run in every if ((run.point.source, run.group) in chosen) == part] for part in (True, False)
-    ]
-    return tuple(parts[0]), tuple(parts[1])
+    return parted(tuple(runs()), "published mixtures")
 
 
 def runs() -> Iterator[Run]:
@@ -123,10 +112,7 @@ def deepseek() -> Iterator[Run]:
 
 def main() -> None:
     """Print a table."""
-    print("| part | source | run | time |\n|---|---|---|---|")
-    for part, points in zip(("chosen by", "reported"), split(), strict=True):
-        for point in points:
-            print(f"| {part} | {point.source} | {point.name} | {point.errors()[0]:+.1%} |")
+    print_parts(split())
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -27,7 +28,7 @@ FAILED = "failed.json"
 """The file in which the user's data say what went wrong with them."""
 
 
-class RowInputs:
+class RowInputs(ABC):
     """Microbatches as rows of global batches, one iteration at a time; subclasses fetch these.
 
     Parameters
@@ -46,11 +47,11 @@ class RowInputs:
         self._firsts = (0, *accumulate(samples))
         self._whole: Batch = {}
 
+    @abstractmethod
     def prepare(self, iteration: int, names: set[str]) -> None:
         """Have the named inputs of an iteration at hand."""
-        raise NotImplementedError
 
-    def begun(self, iteration: int) -> None:
+    def begun(self, iteration: int) -> None:  # noqa: B027 - what needs nothing to be awaited leaves it so
         """All ranks have theirs."""
 
     def __call__(self, name: str, microbatch: int) -> Tensor:
