@@ -26,7 +26,7 @@ MET = {
                 "spread"},
     "inference": {"seed", "model", "workload", "costs"},
     "training": {
-        "seed", "model", "shape", "speed", "kernels", "cluster.price_per_hour", "cluster.link_scale",
+        "seed", "model", "shape", "profile", "speed", "kernels", "cluster.price_per_hour", "cluster.link_scale",
         "workload.global_batch", "workload.sequence", "workload.slo", "workload.run_samples", "workload.deadline",
         "workload.slo_scale", *(f"failures.{name}" for name in ("mtbf", "node_mtbf", "weibull", "mttr", "run_time")),
     },

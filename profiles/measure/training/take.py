@@ -17,7 +17,7 @@ from ...graph.costs.model import OperatorTimes
 from ...graph.graph import Graph
 from ...graph.operator import DTYPE_BYTES
 from ..comm import CALM, fit_comm
-from ..device import cited_spec, device_facts, measure_device
+from ..device import DeviceFacts, cited_spec, device_facts, measure_device
 from ..pool import WorkerPool, device_count
 from .collectives import collective_laps, message_spans
 from .laps import Laps, operator_laps
@@ -35,6 +35,8 @@ SIZES = tuple(4**k for k in range(5, 14))
 FAST_SIZES = (2**12, 2**16, 2**20, 2**22)
 """Bytes of collectives: 1 KiB to 64 MiB; few of them with `fast`."""
 MESSAGES = (4096, 2**18, 2**20)
+MOST_ROUNDS, MOST_DEVICES = 1000, 4096
+"""What is taken for a slip of the hand above it: hours of laps, cuts that no collective of a stage has."""
 LEAST = 3
 """Undisturbed laps that a figure is taken from."""
 
@@ -81,6 +83,10 @@ class Asked:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name}: expected a positive number (got {value})")
+        for name, most in (("devices", MOST_DEVICES), ("rounds", MOST_ROUNDS)):
+            value = getattr(self, name)
+            if value is not None and value > most:
+                raise InputError(f"{name}: expected at most {most:,} (got {value})")
 
     @property
     def dtype(self) -> str | None:
@@ -108,16 +114,20 @@ def measure_training(
     Raises
     ------
     InputError
-        If the file is another device's or no profile, the graph does not scale to a batch, or torch is missing.
+        If the file is another device's or no profile, the graph does not scale to a batch, no shape fits into a
+        device's memory, or torch is missing.
     RunError
         If a worker fails.
     """
     tell = progress or _silent
     target = check_target(out)
     before = TrainingProfile.load(target) if target.exists() else None
-    with WorkerPool(max(1, min(asked.devices or device_count(asked.on), device_count(asked.on))), asked.on) as pool:
-        shapes = shapes_of(graph, asked.batches, asked.devices or pool.size, asked.dtype)
-        profile = _begun(pool, asked, before, target, tell)
+    here = device_count(asked.on)
+    shapes = shapes_of(graph, asked.batches, asked.devices or max(1, here), asked.dtype)
+    with WorkerPool(max(1, min(asked.devices or here, here)), asked.on) as pool:
+        facts = pool.call(device_facts)[0]
+        shapes = _fitting(shapes, facts.memory_bytes / (pool.size if asked.on == "cpu" else 1), tell)
+        profile = _begun(pool, facts, asked, before, target, tell)
         known, laps = profile.by_key, list[Laps]()
         todo = [shape for shape in shapes[: asked.most] if shape.local.key not in known]
         tell(f"{len(shapes)} shapes of operators, {len(todo)} to measure")
@@ -140,11 +150,24 @@ def _silent(line: str) -> None:
     """No progress wanted."""
 
 
+def _fitting(shapes: Sequence[Shape], memory: float, tell: Callable[[str], None]) -> list[Shape]:
+    """Shapes whose operands, result and gradients a device holds."""
+    found = [shape for shape in shapes if _bytes(shape) <= memory]
+    if not found:
+        least = min(map(_bytes, shapes))
+        raise InputError(
+            f"batches: the least operator holds {least:.3g} bytes, a device {memory:.3g}; give fewer samples"
+        )
+    if len(found) < len(shapes):
+        tell(f"{len(shapes) - len(found)} shapes hold more than a device; they are scaled")
+    return found
+
+
 def _begun(
-    pool: WorkerPool, asked: Asked, before: TrainingProfile | None, target: Path, tell: Callable[[str], None]
-) -> TrainingProfile:
+    pool: WorkerPool, facts: DeviceFacts, asked: Asked, before: TrainingProfile | None, target: Path,
+    tell: Callable[[str], None],
+) -> TrainingProfile:  # fmt: skip
     """The profile so far: the file's, or a new one with device, links and collectives."""
-    facts = pool.call(device_facts)[0]
     if before is not None:
         here = (facts.name, facts.versions.get("torch"), asked.dtype, pool.size)
         there = (before.machine, before.versions.get("torch"), before.dtype, before.devices)
@@ -183,10 +206,7 @@ def _sets(shapes: Sequence[Shape]) -> Iterator[list[Shape]]:
     """Shapes that are measured together."""
     now, held = list[Shape](), 0.0
     for shape in shapes:
-        op = shape.local.op
-        width = DTYPE_BYTES[op.dtype]
-        # Operands, result and their gradients.
-        mine = 2 * width * sum(math.prod(op.shape_of(dims)) for dims in (*op.parsed.operands, op.parsed.result))
+        mine = _bytes(shape)
         if now and (len(now) >= TOGETHER or held + mine > TOGETHER_BYTES):
             yield now
             now, held = [], 0.0
@@ -194,6 +214,12 @@ def _sets(shapes: Sequence[Shape]) -> Iterator[list[Shape]]:
         held += mine
     if now:
         yield now
+
+
+def _bytes(shape: Shape) -> float:
+    """Operands, result and their gradients."""
+    op = shape.local.op
+    return 2 * DTYPE_BYTES[op.dtype] * sum(math.prod(op.shape_of(d)) for d in (*op.parsed.operands, op.parsed.result))
 
 
 def _measured(

@@ -29,11 +29,14 @@ CALLS = {
 SLOW = {"study", "trace generate"}
 """Of many options or calls: half a minute of CPU each."""
 
-ELSEWHERE = {"trace fetch", "regress", "reproduce", "demo"}
+ELSEWHERE = {"trace fetch", "regress", "reproduce", "demo", "profile measure"}
 """Verbs whose right calls take minutes, processes or a network. What they must refuse first is below. Verbs of worlds
 are walked by the fields of each world's case, in files of their own."""
 
 REFUSED = [
+    "profile measure tiny-gpt --training --out o.json --devices 1000000000000000000",
+    "profile measure tiny-gpt --training --out o.json --rounds 1000000000000000000",
+    "profile measure tiny-gpt --training --out o.json --most -1",
     "regress standard --workers 1000000000",
     "run plan.json --rate 1e18 --duration 5 --slo 1",
     "run llm --model tiny-llama --requests 1 --rate 1e-18",

@@ -247,7 +247,7 @@ def test_wrong_traffic_is_refused(options):
         ("measure llm --model opt-125m,opt-125m", "expected each model once"),
         ("measure llm --model opt-125m --pp 2", "No such option: --pp"),
         ("measure llm --model opt-125m --rate 2", "No such option: --rate"),
-        ("profile measure --tp 2", "No such command 'measure'"),
+        ("profile measure --tp 2", "No such option: --tp"),
         ("measure llm --model opt-125m --on cuda --tensor-parallel-size 64", "tp"),
         ("compare llm --model opt-125m --warmup 2", "No such option: --warmup"),
         ("compare llm --model opt-125m --front-end separate", "workload.clients.front_end: the real engine takes"),
