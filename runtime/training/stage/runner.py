@@ -15,9 +15,10 @@ from ....profiles.graph.compute.draws import Draws, draws_at_random
 from ....profiles.graph.compute.loops import Local
 from ....profiles.graph.compute.operators import compute, contraction_gradient
 from ..optimizer import Shard, Step, Stepping
+from ..wires.bundles import run_bundled
 from ..wires.comm import Axes, MeshComm
 from ..wires.layout import Layout, whole
-from ..wires.routes import route
+from ..wires.routes import Route, route
 from .layout import OperatorRun, StageLayout
 from .tape import Passing, Taped, hidden_results
 
@@ -310,9 +311,12 @@ class StageRunner:
             raise RunError(f"stage {self.layout.number}: microbatches {sorted(self._running)} have no backward pass")
         self.comm.phase = "reduce"
         self.gradients = {}
-        for (name, _, layout, lacks), part in self._parts.items():
+        routes: list[Route] = []
+        for name, _, layout, lacks in self._parts:
             p = self.layout.parameters[name]
-            total = route(layout, p.state, p.full, p.itemsize, self.layout.mesh, lacks, True).run(self.comm, part)
+            routes.append(route(layout, p.state, p.full, p.itemsize, self.layout.mesh, lacks, True))
+        totals = run_bundled(self.comm, routes, list(self._parts.values()))
+        for (name, *_), total in zip(self._parts, totals, strict=True):
             self.gradients[name] = self.gradients[name] + total if name in self.gradients else total
         self._parts = {}
 
@@ -327,10 +331,13 @@ class StageRunner:
             What gradients are multiplied by (`own.clipping`).
         """
         self.comm.phase = "update"
-        for name, gradient in self.gradients.items():
-            mine = self._to_state[name].run(self.comm, self.weights[name])
+        names = list(self.gradients)
+        states = run_bundled(self.comm, [self._to_state[n] for n in names], [self.weights[n] for n in names])
+        for name, mine in zip(names, states, strict=True):
+            gradient = self.gradients[name]
             self.steps[name].apply(mine, gradient if scale == 1.0 else gradient * scale, iteration)
-            self.weights[name] = self._to_storage[name].run(self.comm, mine)
+        whole = run_bundled(self.comm, [self._to_storage[n] for n in names], states)
+        self.weights.update(zip(names, whole, strict=True))
 
     def counts_for(self, name: str) -> bool:
         """Whether, of the devices that hold the same part of a gradient, this is the first."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,6 +19,8 @@ Axes = tuple[int, ...]
 
 Call = tuple[str, str, Axes, int]
 """A collective: pass, kind, axes, and bytes on one device, of its input or its output, whichever is larger."""
+
+Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
 
 
 def axis_groups(ranks: tuple[int, ...], shape: tuple[int, int]) -> dict[Axes, list[list[int]]]:
@@ -125,62 +127,70 @@ class MeshComm:
 
     def all_reduce(self, x: Tensor, axes: Axes) -> Tensor:
         """Sum over a group; returns a new tensor, or `x` itself in a group of one."""
-        import torch.distributed as dist
-
-        axes = self.present(axes)
-        if not axes:
-            return x
-        start = time.perf_counter()
-        total = x.detach().contiguous().clone()
-        self._send(dist.all_reduce, total, group=axes)
-        self._note("all_reduce", axes, total.nbytes, start)
-        return total
+        return self.together("all_reduce", axes, [x])[0]
 
     def all_gather(self, x: Tensor, axes: Axes, dim: int) -> Tensor:
         """Concatenate the group's shards along a dimension."""
-        import torch
-        import torch.distributed as dist
-
-        axes = self.present(axes)
-        if not axes:
-            return x
-        start = time.perf_counter()
-        n = self.size(axes)
-        shard = x.detach().contiguous()
-        whole = torch.empty((n, *shard.shape), dtype=shard.dtype)
-        self._send(dist.all_gather_into_tensor, whole.view(-1), shard.view(-1), group=axes)
-        self._note("all_gather", axes, whole.nbytes, start)
-        return _merge(whole, dim)
+        return self.together("all_gather", axes, [x], [(dim, -1)])[0]
 
     def reduce_scatter(self, x: Tensor, axes: Axes, dim: int) -> Tensor:
         """Sum over a group, and keep this rank's part of a dimension."""
-        import torch
-        import torch.distributed as dist
-
-        axes = self.present(axes)
-        if not axes:
-            return x
-        start = time.perf_counter()
-        parts = _split(x.detach(), self.size(axes), dim)
-        mine = torch.empty(parts.shape[1:], dtype=parts.dtype)
-        self._send(dist.reduce_scatter_tensor, mine.view(-1), parts.view(-1), group=axes)
-        self._note("reduce_scatter", axes, parts.nbytes, start)
-        return mine
+        return self.together("reduce_scatter", axes, [x], [(dim, -1)])[0]
 
     def all_to_all(self, x: Tensor, axes: Axes, gather: int, split: int) -> Tensor:
         """Gather dimension `gather`, and shard dimension `split` instead."""
+        return self.together("all_to_all", axes, [x], [(gather, split)])[0]
+
+    def together(
+        self, kind: Collective, axes: Axes, tensors: Sequence[Tensor], dims: Sequence[tuple[int, int]] | None = None
+    ) -> list[Tensor]:
+        """One collective for several tensors of a type, which pay its latency once.
+
+        Parameters
+        ----------
+        kind : {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"}
+            What is done to each.
+        axes : tuple of int
+            Mesh axes along which the group lies; in a group of one the tensors come back as they are.
+        tensors : sequence of Tensor
+            This rank's.
+        dims : sequence of (int, int), optional
+            For each the dimension that is gathered or scattered, and the one that an all-to-all cuts.
+        """
         import torch
         import torch.distributed as dist
 
         axes = self.present(axes)
         if not axes:
-            return x
-        start = time.perf_counter()
-        parts = _split(x.detach(), self.size(axes), split)
-        got = torch.empty_like(parts)
-        self._send(dist.all_to_all_single, got.view(-1), parts.view(-1), group=axes)
-        self._note("all_to_all", axes, parts.nbytes, start)
-        return _merge(got, gather)
+            return list(tensors)
+        start, n = time.perf_counter(), self.size(axes)
+        at = dims or [(-1, -1)] * len(tensors)
+        if kind in ("all_reduce", "all_gather"):
+            parts = [x.detach().contiguous() for x in tensors]
+        else:
+            cuts = [d if kind == "reduce_scatter" else other for d, other in at]
+            parts = [_split(x.detach(), n, cut) for x, cut in zip(tensors, cuts, strict=True)]
+        rows = n if kind in ("reduce_scatter", "all_to_all") else 1
+        flat = [x.view(rows, -1) for x in parts]
+        sent = torch.cat(flat, 1) if len(flat) > 1 else flat[0].clone() if kind == "all_reduce" else flat[0]
+        if kind == "all_reduce":
+            got = sent
+            self._send(dist.all_reduce, got.view(-1), group=axes)
+        else:
+            call = {
+                "all_gather": dist.all_gather_into_tensor,
+                "reduce_scatter": dist.reduce_scatter_tensor,
+                "all_to_all": dist.all_to_all_single,
+            }[kind]
+            got = torch.empty((1 if kind == "reduce_scatter" else n, sent.shape[1]), dtype=sent.dtype)
+            self._send(call, got.view(-1), sent.view(-1), group=axes)
+        self._note(kind, axes, max(sent.nbytes, got.nbytes), start)
+        pieces = got.split([x.shape[1] for x in flat], 1)
+        shapes = [{"all_gather": (n, *x.shape), "reduce_scatter": x.shape[1:]}.get(kind, x.shape) for x in parts]
+        back = [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+        if kind in ("all_reduce", "reduce_scatter"):
+            return back
+        return [_merge(x, d) for x, (d, _) in zip(back, at, strict=True)]
 
     def slice(self, x: Tensor, axes: Axes, dim: int) -> Tensor:
         """This rank's part of a dimension that it has whole; no communication."""
