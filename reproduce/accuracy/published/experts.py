@@ -19,6 +19,7 @@ from ....simulator import Cluster
 from ....simulator.training import CORE, NEMO_2024, Experts, TransformerShape
 from .fresh import Run, parted, print_parts
 from .megatron import Point
+from .mixtures import CURRENT_SCALING
 
 __all__ = ["main", "runs", "split"]
 
@@ -71,6 +72,7 @@ def qwen() -> Iterator[Run]:
     (NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary-archive.md, containers 25.11 and 26.02; flags by its
     scripts/performance/configs/qwen3). Taken: NCCL's all-to-all."""
     stack = replace(CORE, name="Megatron Bridge 2025", gradient_bytes=2, overlap_tensor=True)
+    scaled = replace(stack, name="Megatron Bridge 2025, FP8", expert_ops=CURRENT_SCALING)
     large, small = (_even(name) for name in ("qwen3-235b-a22b", "qwen3-30b-a3b"))
     said = {"tp": 2, "pp": 8, "dp": 16, "microbatch": 1, "interleave": 4, "ep": 32, "etp": 1, "zero": 1,
             "sequence_parallel": True}  # fmt: skip
@@ -79,11 +81,11 @@ def qwen() -> Iterator[Run]:
     yield Run("all", Point(recipe, "Qwen3-235B, bf16", large, here, asked, stack, 25.53227))
     for container, batch, rate in (("25.11", 2048, 1575), ("26.02", 8192, 1633)):
         asked, seconds = {**said, "global_batch": batch, "dtype": "fp8"}, batch * 4096 / rate / 256
-        yield Run("all", Point(bridge, f"Qwen3-235B, {container}", large, here, asked, stack, seconds))
+        yield Run("all", Point(bridge, f"Qwen3-235B, {container}", large, here, asked, scaled, seconds))
     asked = {"tp": 1, "pp": 2, "dp": 8, "microbatch": 1, "global_batch": 1024, "interleave": 12, "zero": 1, "ep": 8,
              "etp": 1, "dtype": "fp8"}  # fmt: skip
     seconds = 1024 * 4096 / 5113 / 16
-    yield Run("all", Point(bridge, "Qwen3 30B-A3B, 26.02", small, Cluster(2, 8, H100), asked, stack, seconds))
+    yield Run("all", Point(bridge, "Qwen3 30B-A3B, 26.02", small, Cluster(2, 8, H100), asked, scaled, seconds))
 
 
 def mixtral() -> Iterator[Run]:

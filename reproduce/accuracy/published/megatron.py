@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from ....profiles.hardware import LinkSpec, device
 from ....simulator import Cluster
-from ....simulator.training import CORE, MEGATRON_2022, Stack, TransformerShape, estimate
+from ....simulator.training import CORE, MEGATRON_2022, DeviceRates, Stack, TransformerShape, estimate
 
 __all__ = [
     "Point", "korthikanti", "main", "megascale", "nemotron", "points", "regression_runs", "vocabulary", "zero_bubble",
@@ -37,10 +37,11 @@ class Point:
     stack: Stack
     seconds: float | None = None
     peak_bytes: float | None = None
+    rates: DeviceRates | None = None
 
     def errors(self) -> tuple[float | None, float | None]:
         """Relative errors of time and of memory."""
-        r = estimate(self.shape, self.cluster, stack=self.stack, check_memory=False, **self.settings)  # pyright: ignore
+        r = estimate(self.shape, self.cluster, stack=self.stack, rates=self.rates, check_memory=False, **self.settings)  # pyright: ignore
         time = None if self.seconds is None else r.seconds / self.seconds - 1
         return time, None if self.peak_bytes is None else r.peak_bytes / self.peak_bytes - 1
 

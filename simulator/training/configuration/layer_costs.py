@@ -12,7 +12,7 @@ from .kernels import Kernels
 from .layer.context import context_seconds
 from .layer.parts import Floats, Tensor, attention_part, mlp_part
 from .layer.spread import Spread
-from .mixture.block import OPS, expert_part
+from .mixture.block import OPS, expert_part, host_waits
 from .model import TransformerShape
 from .rates import CORE, Stack
 
@@ -125,6 +125,8 @@ def layer_times(
     device = [work[k] + around[k] + experts[k] for k in (0, 1)]
     ops = (stack.ops_forward + OPS[0] * mixed, stack.ops_backward + OPS[1] * mixed)
     launch = [np.maximum(ops[k] * stack.op_s - device[k], 0) for k in (0, 1)]
+    if spread is not None and mixed:
+        launch = [hidden + waited for hidden, waited in zip(launch, host_waits(shape, stack, spread), strict=True)]
     scores = 0.0 if stack.flash else core[0]  # a fused kernel recomputes by itself; selective adds nothing
     # What follows the last product's input is not recomputed: the product, and what follows it.
     rest = second.last + second.after if stack.early_stop else 0.0

@@ -238,6 +238,9 @@ class Stack(Shown):
         once for each expert (NCCL's all-to-all).
     dispatch_bytes : int
         Bytes of a number of a token on its way to its experts; 0: as it is stored.
+    expert_ops : tuple of int
+        Operators that the host launches for each expert of a device, forward and backward, where every expert's
+        product is a kernel of its own; (0, 0): all experts are one (`mixture.block.host_waits`).
     """
 
     name: str
@@ -265,6 +268,10 @@ class Stack(Shown):
     eager: bool = False
     dispatch_once: bool = False
     dispatch_bytes: int = 0
+    # Counted in Transformer Engine 2 (pytorch/module/grouped_linear.py) and in the hooks of Megatron Core's gradient
+    # buckets (core/distributed), for each of an expert's two matrices: a view of its tokens, a product, what is kept;
+    # then views of gradient and input, two products, a placeholder for the weight's gradient, its accumulation, a hook.
+    expert_ops: tuple[int, int] = (6, 16)
 
     @property
     def added_bytes(self) -> int:
@@ -282,7 +289,7 @@ NEMO_2024 = Stack("NeMo 2024", True, True, True, True, False, gradient_bytes=2, 
 bf16` with the distributed Adam, `ub_tp_comm_overlap`, dropout 0.1 in GPT models."""
 FSDP_2023 = Stack(
     "PyTorch FSDP 2023", True, False, True, False, False, flash_generation=2, early_stop=True, flat=True,
-    loss_bytes=(2, 4),
+    loss_bytes=(2, 4), expert_ops=(0, 0),
 )  # fmt: skip
 """PyTorch's FullyShardedDataParallel of 2023, one unit per layer, gradients reduced in fp32, with FlashAttention-2 and
 its fused loss on half-precision logits (as MosaicML's LLM Foundry has them);
