@@ -18,9 +18,13 @@ from .topology import Level
 if TYPE_CHECKING:
     from .collective_tables import CollectiveTables
 
-__all__ = ["COLLECTIVES", "AxisLink", "Collective", "LogicalMesh", "Mesh"]
+__all__ = ["BUCKET_BYTES", "COLLECTIVES", "AxisLink", "Collective", "LogicalMesh", "Mesh"]
 
 Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
+BUCKET_BYTES = 25 * 2**20
+"""Of tensors that travel together: the bucket of torch's DistributedDataParallel (`bucket_cap_mb`)."""
+_NOTHING = 1e-9
+"""Bytes of a message whose time is, in effect, only its fixed cost; one of no bytes costs nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +259,18 @@ class LogicalMesh:
                 return measured
         link = self._scattered(axes) if collective == "all_to_all" else self.link(axes)
         return COLLECTIVES[collective](n_bytes, link)
+
+    def shared_seconds(self, collective: Collective, n_bytes: float, axes: tuple[int, ...]) -> float:
+        """Seconds of a tensor that travels with others, as gradients do: a collective's, without its fixed cost.
+
+        Where collectives were measured, they are the tensor's part of a whole bucket's: at small sizes a curve is no
+        line, and its fixed cost is mostly noise.
+        """
+        if self.tables is not None and self.inside(axes) and n_bytes > 0 and self.size(axes) > 1:
+            bucket = self.tables.seconds(collective, BUCKET_BYTES, self.size(axes))
+            if bucket is not None:
+                return bucket * n_bytes / BUCKET_BYTES
+        return max(0.0, self.seconds(collective, n_bytes, axes) - self.seconds(collective, _NOTHING, axes))
 
     def busy(self, collective: Collective, n_bytes: float, axes: tuple[int, ...]) -> tuple[float, ...]:
         """Seconds for which a collective keeps links busy, without latencies: devices' ports, nodes' adapters, the

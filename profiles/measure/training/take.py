@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import cycle, islice
 from pathlib import Path
 
 from ....errors import InputError
@@ -27,8 +28,8 @@ __all__ = ["Asked", "measure_training"]
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 TOGETHER = 64
-"""Shapes of one round, at most; after each such set the file is written. A guess: enough that weights are cold, few
-enough that little is lost with a kill."""
+"""Operators of one round, and shapes at most; after each such set the file is written. A guess: enough that weights are
+cold, few enough that little is lost with a kill."""
 TOGETHER_BYTES = 2**30
 """Bytes of the operands of one round, at most; a guess that fits any device that trains."""
 SIZES = tuple(4**k for k in range(5, 14))
@@ -203,17 +204,31 @@ def _slowest(answers: Sequence[dict[tuple[str, int, int], list[float]]], key: tu
 
 
 def _sets(shapes: Sequence[Shape]) -> Iterator[list[Shape]]:
-    """Shapes that are measured together."""
-    now, held = list[Shape](), 0.0
+    """Shapes that are measured together: as many in each set as in any other, so that none is warmer."""
+    sets, held = list[list[Shape]](), 0.0
     for shape in shapes:
         mine = _bytes(shape)
-        if now and (len(now) >= TOGETHER or held + mine > TOGETHER_BYTES):
-            yield now
-            now, held = [], 0.0
-        now.append(shape)
+        if not sets or len(sets[-1]) >= TOGETHER or held + mine > TOGETHER_BYTES:
+            sets.append([])
+            held = 0.0
+        sets[-1].append(shape)
         held += mine
-    if now:
-        yield now
+    if len(sets) > 1 and len(sets[-1]) < len(sets[-2]):
+        both = [*sets.pop(-2), *sets.pop()]
+        half = (len(both) + 1) // 2
+        sets += [both[:half], both[half:]]
+    yield from sets
+
+
+def _filled(shapes: Sequence[Shape]) -> list[Shape]:
+    """A set, again and again, up to what is measured together: layers repeat, and none finds the memory of another."""
+    found, held = list(shapes), sum(map(_bytes, shapes))
+    for shape in islice(cycle(shapes), max(0, TOGETHER - len(shapes))):
+        held += _bytes(shape)
+        if held > TOGETHER_BYTES:
+            break
+        found.append(shape)
+    return found
 
 
 def _bytes(shape: Shape) -> float:
@@ -225,17 +240,18 @@ def _bytes(shape: Shape) -> float:
 def _measured(
     pool: WorkerPool, profile: TrainingProfile, some: Sequence[Shape], asked: Asked, tell: Callable[[str], None]
 ) -> tuple[TrainingProfile, list[Laps]]:
-    answers = pool.call(operator_laps, shapes=some, rounds=asked.rounds, dtype=asked.dtype, seed=asked.seed)
-    found, every = list[MeasuredOperator](), list[Laps]()
-    for shape, mine in zip(some, zip(*answers, strict=True), strict=True):
+    every = _filled(some)
+    answers = pool.call(operator_laps, shapes=every, rounds=asked.rounds, dtype=asked.dtype, seed=asked.seed)
+    laps: dict[str, list[Laps]] = {}
+    for shape, mine in zip(every, zip(*answers, strict=True), strict=True):
         why = next((one for one in mine if isinstance(one, str)), None)
-        if why is not None:
+        if why is None:
+            laps.setdefault(shape.local.key, []).extend(mine)
+        elif shape.local.key not in laps:
+            laps[shape.local.key] = []
             tell(f"{shape.whole.name} ({shape.whole.kind}) cannot be measured by itself and is scaled: {why}")
-            continue
-        laps: list[Laps] = list(mine)
-        every.extend(laps)
-        found.append(MeasuredOperator(shape.local, _times(laps)))
-    return replace(profile, operators=(*profile.operators, *found)), every
+    found = [MeasuredOperator(shape.local, _times(laps[shape.local.key])) for shape in some if laps[shape.local.key]]
+    return replace(profile, operators=(*profile.operators, *found)), [lap for some in laps.values() for lap in some]
 
 
 def _times(laps: Sequence[Laps]) -> OperatorTimes:

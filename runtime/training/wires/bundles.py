@@ -1,7 +1,7 @@
 """`run_bundled`: the routes of many tensors, step by step, where steps of one kind and group share a collective.
 
 Gradients and weights travel like this once an iteration: most are small, and by themselves each would pay the latency
-of a collective. Planners count them so, too (`fused` of `wires.routes.route`).
+of a collective. Planners count them so, too (`LogicalMesh.shared_seconds`).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ....simulator.mesh import BUCKET_BYTES
 from .comm import Axes, Collective, MeshComm
 from .routes import Route
 
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from torch import Tensor, dtype
 
 __all__ = ["run_bundled"]
-
-BUCKET_BYTES = 25 * 2**20
-"""Of one collective, above which the next begins: the bucket of torch's DistributedDataParallel (`bucket_cap_mb`)."""
 
 
 def run_bundled(comm: MeshComm, routes: Sequence[Route], tensors: Sequence[Tensor]) -> list[Tensor]:

@@ -117,8 +117,8 @@ class MeshComm:
         """Those of the given axes along which there are several devices, sorted."""
         return tuple(sorted(axis for axis in set(axes) if self.shape[axis] > 1))
 
-    def _note(self, collective: str, axes: Axes, n_bytes: int, start: float) -> None:
-        self.counts[f"{self.phase}.{collective}"] += 1
+    def _note(self, collective: str, axes: Axes, tensors: int, n_bytes: int, start: float) -> None:
+        self.counts[f"{self.phase}.{collective}"] += tensors  # as plans count: those that travel together are several
         self.calls[self.phase, collective, axes, n_bytes] += 1
         self.seconds += time.perf_counter() - start
 
@@ -184,7 +184,7 @@ class MeshComm:
             }[kind]
             got = torch.empty((1 if kind == "reduce_scatter" else n, sent.shape[1]), dtype=sent.dtype)
             self._send(call, got.view(-1), sent.view(-1), group=axes)
-        self._note(kind, axes, max(sent.nbytes, got.nbytes), start)
+        self._note(kind, axes, len(parts), max(sent.nbytes, got.nbytes), start)
         pieces = got.split([x.shape[1] for x in flat], 1)
         shapes = [{"all_gather": (n, *x.shape), "reduce_scatter": x.shape[1:]}.get(kind, x.shape) for x in parts]
         back = [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)]

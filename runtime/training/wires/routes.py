@@ -135,9 +135,7 @@ def route(
 
 def _seconds(mesh: LogicalMesh, hop: Hop, n_bytes: float, fused: bool) -> float:
     kind = cast("Collective", hop.kind)
-    # A fixed cost is what hardly any bytes take; with no bytes, `LogicalMesh.seconds` is 0.
-    seconds = mesh.seconds(kind, n_bytes, hop.axes)
-    return max(0.0, seconds - mesh.seconds(kind, 1e-9, hop.axes)) if fused else seconds
+    return (mesh.shared_seconds if fused else mesh.seconds)(kind, n_bytes, hop.axes)
 
 
 def _hops(

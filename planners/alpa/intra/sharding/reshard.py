@@ -25,9 +25,6 @@ from .specs import Axes, ShardingSpec, spec_set
 
 __all__ = ["Resharding", "Step", "check_links", "collective_seconds", "gradient_costs", "reshard", "reshard_costs"]
 
-_NOTHING = 1e-9
-"""Bytes of a message whose time is, in effect, only its fixed cost; links refuse messages of no bytes."""
-
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -179,9 +176,8 @@ def check_links(mesh: LogicalMesh) -> None:
 
 
 def collective_seconds(mesh: LogicalMesh, kind: Collective, n_bytes: float, axes: Axes, fused: bool = False) -> float:
-    """Seconds of a collective; `fused`: without its fixed cost, which messages that travel together share."""
-    seconds = mesh.seconds(kind, n_bytes, axes)
-    return max(0.0, seconds - mesh.seconds(kind, _NOTHING, axes)) if fused else seconds
+    """Seconds of a collective; `fused`: of a tensor that travels with others (`LogicalMesh.shared_seconds`)."""
+    return (mesh.shared_seconds if fused else mesh.seconds)(kind, n_bytes, axes)
 
 
 def _seconds(moves: Moves, n_bytes: float, mesh: LogicalMesh, fused: bool) -> list[float]:
