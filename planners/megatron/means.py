@@ -62,7 +62,7 @@ class Means(Shown):
     reshard : bool or both, optional
         Whether ZeRO 3 gives gathered parameters back after the forward pass; left out: True.
     schedule : str or several, optional
-        Pipelines: 1f1b, zb-h1, dualpipe; left out: 1f1b.
+        Pipelines: 1f1b, zb-h1, dualpipe, zb-v; left out: 1f1b.
     offload_optimizer : bool or both, optional
         Whether the optimizer is on the host; left out: False.
     offload_activations : bool or both, optional

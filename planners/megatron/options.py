@@ -63,7 +63,7 @@ class SearchOptions(Means):
     reshard : bool or both, optional
         Whether ZeRO 3 gives gathered parameters back after the forward pass; by default true.
     schedule : str or several, optional
-        Pipelines: 1f1b, zb-h1, dualpipe; by default 1f1b.
+        Pipelines: 1f1b, zb-h1, dualpipe, zb-v; by default 1f1b.
     offload_optimizer : bool or both, optional
         Whether the optimizer is in the host's memory; by default false.
     offload_activations : bool or both, optional

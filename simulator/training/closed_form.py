@@ -30,7 +30,7 @@ def closed_form(plan: TrainingPlan) -> float:
         for s, n in zip(stages, counts, strict=True)
     ]
     if len(plan.meshes) < len(stages):
-        return sum(t) + (_rounds(plan.microbatches, len(plan.meshes), len(stages)) - 1) * max(t)
+        return sum(t) + (_rounds(counts[0], len(plan.meshes), len(stages)) - 1) * max(t)
     before, after = list(t), list(t)  # longest paths that end and begin at a stage
     order = sorted(range(len(stages)), key=lambda s: -depth[s])
     for s in order:

@@ -26,7 +26,8 @@ def config_of(plan: TrainingPlan) -> Config:
     ------
     InputError
         On what the decoder does not do: latent attention, tokens that are dropped, experts cut by tensor parallelism,
-        an optimizer or activations on the host, tensors that are recomputed one by one.
+        an optimizer or activations on the host, tensors that are recomputed one by one, 8-bit products, ZB-H1, and
+        DualPipe.
     """
     said = cast("Mapping[str, Any]", plan.planner.options)
     shape = shape_of(cast("Mapping[str, Any]", said["shape"]))
@@ -34,6 +35,7 @@ def config_of(plan: TrainingPlan) -> Config:
     sharded = said.get("shard") or ranks
     recompute = _recompute(said)
     refused = {
+        "8-bit products (dtype fp8)": said.get("dtype") == "fp8",
         "latent attention": shape.latent is not None,
         "further predicted tokens": bool(shape.mtp_layers),
         "dropped tokens (capacity)": shape.experts is not None and bool(shape.experts.capacity),

@@ -12,14 +12,10 @@ from ....errors import InputError
 from ...cluster import Cluster
 from .model import TransformerShape
 from .rules import MEND, problems_of, rule_text
+from .words import CONTEXT, RECOMPUTE, SCHEDULES, WORDS
 
 __all__ = ["CONTEXT", "DEFAULTS", "FLAGS", "RECOMPUTE", "SCHEDULES", "WORDS", "Columns"]
 
-RECOMPUTE = ("none", "selective", "full", "chosen")
-CONTEXT = ("ring", "all-to-all")
-SCHEDULES = ("1f1b", "zb-h1", "dualpipe")
-WORDS = {"recompute": RECOMPUTE, "context": CONTEXT, "schedule": SCHEDULES}
-"""Columns of words, and what each may say; they are held as indices."""
 FLAGS = ("sequence_parallel", "overlap_experts", "reshard", "offload_optimizer", "offload_activations")
 DEFAULTS: dict[str, Any] = {
     "interleave": 1, "recompute": "none", "sequence_parallel": False, "zero": 0, "cp": 1, "context": "ring", "ep": 1,

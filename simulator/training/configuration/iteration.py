@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...cluster import Cluster
 from .activations.fit import Chosen
 from .collectives import GroupLinks
-from .columns import SCHEDULES, Columns
+from .columns import Columns
 from .kernels import Kernels
 from .layer.parts import products
 from .layer.spread import Spread
@@ -23,12 +23,12 @@ from .result import TimeParts
 from .schedule import pipeline_time, shorter_bubble
 from .stages import Stages
 from .weights import state_bytes
+from .words import DUALPIPE, ONE_F_ONE_B, ZB_V
 
 __all__ = ["TimeColumns", "iteration"]
 
 Floats = NDArray[np.float64]
 Stage = tuple[Floats, Floats, Floats]
-DUALPIPE = SCHEDULES.index("dualpipe")
 
 TENSORS = {False: 12, True: 6}
 """Parameter tensors of a GPT layer (four matrices and their biases, two norms) and of a Llama layer. The optimizer's
@@ -83,8 +83,11 @@ def iteration(
     before, behind = spent[0] - spent[1] + first, spent[2] - spent[1] + last  # more than a middle stage
     both = c.schedule == DUALPIPE  # the first stage and the last are on one device, and take turns
     before, behind = (np.where(both, (before + behind) / 2, x) for x in (before, behind))
-    inside = (p > 2) & (np.maximum(before, behind) < 0)  # a middle stage is the slowest
-    at = [inside, both, (behind > before) & (p > 1)]
+    vee = c.schedule == ZB_V  # the first chunk and the last are on the first device
+    before, behind = np.where(vee, before + behind, before), np.where(vee, 0.0, behind)
+    most = np.where(vee, before, np.maximum(before, behind))
+    inside = (p > np.where(vee, 1, 2)) & (most < 0)  # a middle stage is the slowest
+    at = [inside, both, (behind > before) & (p > 1) & ~vee]
 
     def slowest(ends: Stage) -> Floats:
         return np.select(at, [ends[1], (ends[0] + ends[2]) / 2, ends[2]], ends[0])
@@ -99,29 +102,36 @@ def iteration(
         spent[1], before, behind, send + hop, c.pp, c.interleave, c.microbatches, overlap=stack.overlap_pipeline
     )
 
-    def layers(*of: Floats) -> Floats:
-        found = counts[0] * of[0][back]
-        return found + counts[1] * of[1][back] if shape.experts else found
+    def layers(*of: Floats, stage: tuple[Floats, Floats] = counts) -> Floats:
+        found = stage[0] * of[0][back]
+        return found + stage[1] * of[1][back] if shape.experts else found
 
     def both_ways(name: str) -> Floats:
         plain, special = (getattr(one, name) for one in (dense, mixed))
         return layers(plain[0] + plain[1], special[0] + special[1])
 
-    passes = layers(dense.forward, mixed.forward), layers(dense.backward, mixed.backward)
-    again, waits = 0.0 * p, 0.0 * p
-    if chosen is not None:
-        again, there, home = (sum(k * s for k, s in zip(counts, x, strict=True)) for x in chosen.parts)
-        passes, waits = (passes[0] + there, passes[1] + again + home), there + home
+    def passes_of(stage: tuple[Floats, Floats]) -> tuple[tuple[Floats, Floats], Floats, Floats]:
+        """A stage's forward and backward pass, what it recomputes by choice, and how long it waits for the host."""
+        forward = layers(dense.forward, mixed.forward, stage=stage)
+        backward = layers(dense.backward, mixed.backward, stage=stage)
+        if chosen is None:
+            return (forward, backward), 0.0 * p, 0.0 * p
+        again, there, home = (stage[0] * plain + stage[1] * special for plain, special in chosen.parts)
+        return (forward + there, backward + again + home), again, there + home
+
+    passes, again, waits = passes_of(counts)
     bubble = times.bubble
-    if (c.schedule != 0).any():
-        bubble = shorter_bubble(c.schedule, p, passes, layers(dense.weight, mixed.weight), bubble)
+    if (c.schedule != ONE_F_ONE_B).any():
+        middle = stages.dense[1], stages.mixed[1]
+        weight = layers(dense.weight, mixed.weight, stage=middle)
+        bubble = shorter_bubble(c.schedule, p, passes_of(middle)[0], weight, bubble)
     data = data_parallel(shape, cluster, kernels, stack, c, passes)
     tied = 0.0 * p
     if shape.tied:
         stage = c.tp * c.replicas
         ends_group = GroupLinks.of(cluster, kernels.rates, 2, stage * np.maximum(c.pp - 1, 1), stage)
         volume = state_bytes(stack, kernels.dtype)[1] * padded_vocab(shape, c.tp) * shape.hidden / c.tp
-        tied = np.where(p > 1, ends_group.all_reduce(volume), 0.0)
+        tied = np.where((p > 1) & ~vee, ends_group.all_reduce(volume), 0.0)
     parts = {
         "forward_gemm": m * layers(dense.gemm[0], mixed.gemm[0]),
         "forward_attention": m * layers(dense.attention[0], mixed.attention[0]),
@@ -135,7 +145,7 @@ def iteration(
         "context_parallel": m * both_ways("context"),
         "expert_parallel": m * both_ways("experts"),
         "launch": m * both_ways("launch"),
-        "ends": m * np.where(p == 1, first + last, slowest((first, 0.0 * p, last))),
+        "ends": m * np.where(p == 1, first + last, slowest((first + np.where(vee, last, 0.0), 0.0 * p, last))),
         "bubble": bubble,
         "pipeline_transfer": times.transfer,
         "data_parallel": data,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .activations.choices import Held
 from .activations.tensors import has_dropout, score_bytes
-from .columns import SCHEDULES, Columns
+from .columns import Columns
 from .layer.context import pair_width
 from .layer_costs import FULL, NONE, padded_vocab
 from .mixture.held import experts_of_stages, kept_by_experts, passing_through_experts
@@ -18,6 +18,7 @@ from .model import TransformerShape
 from .rates import Stack
 from .stages import Stages, stage_layers
 from .weights import COPY_BYTES, STATE_BYTES, STEP_BYTES, device_params, layer_params, stage_params, state_bytes
+from .words import DUALPIPE, ZB_H1, ZB_V
 
 __all__ = [
     "STATE_BYTES",
@@ -37,7 +38,6 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-DUALPIPE = SCHEDULES.index("dualpipe")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -183,12 +183,14 @@ def memory(shape: TransformerShape, stack: Stack, c: Columns, dtype: str, chosen
     in_second, _ = chunks_in_flight(c.pp, c.interleave, c.microbatches, 1)
     if c.overlap_experts.any():  # another microbatch's layers are at work beside those of the one
         in_first, in_last, in_second = (x + c.overlap_experts for x in (in_first, in_last, in_second))
-    if (c.schedule == DUALPIPE).any():
-        both = c.schedule == DUALPIPE
-        in_first, in_last, in_second = (np.where(both, p + 1, x) for x in (in_first, in_last, in_second))
+    if c.schedule.any():
+        kinds = [c.schedule == code for code in (ZB_H1, DUALPIPE, ZB_V)]
+        held_by_all = [np.minimum(p, c.microbatches), p + 1, 2 * p]
+        in_first, in_last, in_second = (np.select(kinds, held_by_all, x) for x in (in_first, in_last, in_second))
     dropout = (1 if has_dropout(shape, stack) else 0) * n * h / r
     end = (1 + shape.mtp_layers) * (2 * size * n * h / r + 4 * n * v)  # final norm's input and output, fp32 logits
-    alone = p == 1
+    vee = c.schedule == ZB_V  # both ends are on the first device
+    alone = (p == 1) | vee
     further = shape.mtp_layers * (dense if shape.experts is None else mixed)
 
     backward = _layer_workspace(shape, stack, c, n, size, chosen)
@@ -208,7 +210,7 @@ def memory(shape: TransformerShape, stack: Stack, c: Columns, dtype: str, chosen
     # Of ZeRO 3 without resharding, the gathered parameters stay beside the shards from the forward pass on.
     whole = np.where((c.zero == 3) & ~c.reshard, states[0], 0)
 
-    first, last = device_params(shape, c.tp, c.pp, c.interleave)
+    first, last = device_params(shape, c.tp, c.pp, c.interleave, vee)
     second = np.where(p > 2, stage_params(shape, c.tp, stages, 1), 0.0)
     embedding = dropout * in_first / chunks
     moments = (  # parameters, those of experts, layers kept, ends, temporaries
@@ -221,7 +223,10 @@ def memory(shape: TransformerShape, stack: Stack, c: Columns, dtype: str, chosen
             second, np.where(p > 2, experts[1], 0.0), np.where(p > 2, in_second * kept[1], 0.0), 0.0 * n,
             np.where(p > 2, backward, 0.0),
         ),
-        (last, experts[2], in_last * kept[2] + further, np.where(alone, dropout, 0.0) + end, loss),
+        (
+            last, experts[2], in_last * kept[2] + np.where(vee, 0.0, further),
+            np.where(vee, 0.0, np.where(alone, dropout, 0.0) + end), np.where(vee, backward, loss),
+        ),
     )  # fmt: skip
     twice = np.where(c.schedule == DUALPIPE, 2.0, 1.0)  # parameters and gradients: a stage of each direction
     host = np.where(c.offload_optimizer, 0.0, 1.0)

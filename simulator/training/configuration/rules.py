@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ...cluster import Cluster
 from .model import TransformerShape
+from .words import DUALPIPE, ONE_F_ONE_B, ZB_V
 
 if TYPE_CHECKING:
     from .columns import Columns
@@ -39,7 +40,8 @@ PROBLEMS = (
     "overlap_experts: needs experts on several devices, and several microbatches",
     "shard: expected 0, or a divisor of dp x cp and zero > 0",
     "reshard False: needs zero 3",
-    "schedule 'zb-h1' and 'dualpipe': need pp > 1, interleave 1 and pp microbatches, dualpipe an even pp and two each",
+    "schedule 'zb-h1', 'dualpipe', 'zb-v': need pp > 1; interleave 1 and pp microbatches, dualpipe an even pp and two "
+    "each, zb-v interleave 2, one less than two each, and layers {layers} that 2 x pp divides",
 )
 """What can be wrong with a configuration, by code; 0 is nothing."""
 MEND = {
@@ -95,8 +97,9 @@ def problems_of(c: Columns, shape: TransformerShape, cluster: Cluster) -> NDArra
             (mixed.ffn % etp != 0) | (mixed.shared_ffn % tp != 0),
             parts % (ep * etp) != 0,
         )
-    bubbles = c.schedule != 0
-    twice = c.schedule == 2
+    bubbles, twice, vee = c.schedule != ONE_F_ONE_B, c.schedule == DUALPIPE, c.schedule == ZB_V
+    fewest = np.select([twice, vee], [2 * pp, 2 * pp - 1], pp)
+    laid = np.where(vee, (v != 2) | (shape.layers % (2 * pp) != 0), v > 1)
     checks = (
         small,
         (c.zero < 0) | (c.zero > 3),
@@ -117,7 +120,7 @@ def problems_of(c: Columns, shape: TransformerShape, cluster: Cluster) -> NDArra
         c.overlap_experts & ((ep == 1) | (m < 2)),
         (c.shard < 0) | ((c.shard > 0) & ((c.zero == 0) | (dp * cp % np.maximum(c.shard, 1) != 0))),
         ~c.reshard & (c.zero != 3),
-        bubbles & ((pp == 1) | (v > 1) | (m < pp * np.where(twice, 2, 1)) | (twice & ((pp % 2 != 0) | (m % 2 != 0)))),
+        bubbles & ((pp == 1) | laid | (m < fewest) | (twice & ((pp % 2 != 0) | (m % 2 != 0)))),
     )
     found = np.zeros(len(tp), dtype=np.int64)
     for code in range(len(checks), 0, -1):  # backwards, so that the first problem is written last and stays

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PipelineTime", "bubble_fraction", "pipeline_time", "shorter_bubble"]
+from .words import DUALPIPE, ONE_F_ONE_B, ZB_H1, ZB_V
+
+__all__ = ["PipelineTime", "bubble_fraction", "pipeline_time", "shorter_bubble", "vee_bubble"]
 
 Floats = NDArray[np.float64]
 
@@ -92,18 +94,18 @@ def pipeline_time(
 def shorter_bubble(schedule: Any, pp: Any, passes: tuple[Floats, Floats], weight: Floats, bubble: Floats) -> Floats:
     """Bubbles of schedules that put weight gradients, or microbatches of the other direction, where 1F1B waits.
 
-    1: ZB-H1, ``(p - 1)(F + B - 2W)``. 2: DualPipe, ``(p / 2 - 1)(FB + B - 3W)`` with FB the time of a forward and a
-    backward pass beside each other, taken as their sum. Both as DeepSeek-V3's report has them (Table 2), where B holds
-    W; both never below 0, and with even stages: what the ends take more than 1F1B's own even bubble stays.
+    ZB-H1, ``(p - 1)(F + B - 2W)``; DualPipe, ``(p / 2 - 1)(FB + B - 3W)`` with FB the time of a forward and a backward
+    pass beside each other, taken as their sum. Both as DeepSeek-V3's report has them (Table 2), where B holds W. ZB-V:
+    `vee_bubble`. All never below 0, and with even stages: what the ends take more than 1F1B's own even bubble stays.
 
     Parameters
     ----------
     schedule : array
-        Codes; 0: 1F1B.
+        Codes, as `columns` numbers them.
     pp : array
         p.
     passes : tuple of array
-        F and B of a stage and a microbatch.
+        F and B of a middle device and a microbatch.
     weight : array
         W of them: the part of B that gradients of weights take.
     bubble : array
@@ -111,8 +113,37 @@ def shorter_bubble(schedule: Any, pp: Any, passes: tuple[Floats, Floats], weight
     """
     p, code = np.asarray(pp, dtype=float), np.asarray(schedule)
     forward, backward = passes
-    even = (p - 1) * (forward + backward)
+    even = (p - 1) * (forward + backward) / np.where(code == ZB_V, 2.0, 1.0)
     half = (p - 1) * np.maximum(forward + backward - 2 * weight, 0.0)
     dual = np.maximum(p / 2 - 1, 0.0) * np.maximum(forward + 2 * backward - 3 * weight, 0.0)
-    less = np.select([code == 1, code == 2], [half, np.minimum(dual, half)], even)
-    return np.where(code == 0, bubble, np.maximum(bubble - even + less, 0.0))
+    vee = vee_bubble(p, forward / 2, (backward - weight) / 2, weight / 2)
+    less = np.select([code == ZB_H1, code == DUALPIPE, code == ZB_V], [half, np.minimum(dual, half), vee], even)
+    return np.where(code == ONE_F_ONE_B, bubble, np.maximum(bubble - even + less, 0.0))
+
+
+def vee_bubble(pp: Any, forward: Any, inputs: Any, weights: Any) -> Floats:
+    """Seconds that ZB-V's hand-made order (Qi et al. 2023, section 6) waits in an iteration whose end is the same for
+    all devices, with 2p - 1 microbatches or more.
+
+    The paper's order has no bubble where F, B and W take the same and every device begins its optimizer's step by
+    itself (their section 4); a step that waits for the norm of all gradients adds ``(p - 1) F``, with which the last
+    device begins. Where passes differ, the order waits more: for the longest of eight paths through it, which are read
+    off the program (`policy.kernels.there_and_back`; the tests hold the two against each other).
+
+    Parameters
+    ----------
+    pp : array
+        p.
+    forward, inputs, weights : array
+        F, B without W, and W of a chunk: half of a device's layers.
+    """
+    f, b, w = (np.asarray(x, dtype=float) for x in (forward, inputs, weights))
+    n = np.asarray(pp, dtype=float) - 1
+    paths = (
+        (2 * n - 1) * f - (n - 1) * b, n * b, 2 * n * (b - w), b + (n - 1) * w, f + (n - 1) * w,
+        (2 * n - 1) * f + b - 2 * n * w, 2 * n * f - n * b - w, 2 * n * f - (2 * n + 1) * w,
+    )  # fmt: skip
+    longest = paths[0]
+    for path in paths[1:]:
+        longest = np.maximum(longest, path)
+    return np.where(n > 0, longest, 0.0)

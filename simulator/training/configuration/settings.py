@@ -53,7 +53,7 @@ class Settings(Shown):
     reshard : bool
         False: with `zero` 3 parameters stay gathered from a layer's forward to its backward pass.
     schedule : str
-        "1f1b", interleaved where `interleave` says so; "zb-h1"; or "dualpipe".
+        "1f1b", interleaved where `interleave` says so; "zb-h1"; "dualpipe"; or "zb-v", whose `interleave` is 2.
     offload_optimizer : bool
         Whether the optimizer's state is in the host's memory, and its step there.
     offload_activations : bool

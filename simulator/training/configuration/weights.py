@@ -48,9 +48,12 @@ def layer_params(shape: TransformerShape, tp: Any, *, mixed: bool = False) -> Fl
     return split / t + shape.latent_params + (shape.router_params if mixed else 0) + vectors
 
 
-def device_params(shape: TransformerShape, tp: Any, pp: Any, interleave: Any = 1) -> tuple[Floats, Floats]:
+def device_params(
+    shape: TransformerShape, tp: Any, pp: Any, interleave: Any = 1, vee: Any = False
+) -> tuple[Floats, Floats]:
     """Parameters on one device of the first and of the last stage, routed experts left out. A tied embedding is on both
-    ends of a pipeline, as in Megatron; so is one that layers for further tokens use."""
+    ends of a pipeline, as in Megatron; so is one that layers for further tokens use. `vee`: the model's last chunk is
+    on the first device, whose last device has layers alone."""
     t, p = np.asarray(tp, dtype=float), np.asarray(pp, dtype=float)
     stages = Stages.of(shape, pp, interleave)
     layers = [stage_params(shape, tp, stages, k) for k in (0, 2)]
@@ -58,10 +61,10 @@ def device_params(shape: TransformerShape, tp: Any, pp: Any, interleave: Any = 1
     positions = 0 if shape.gated else shape.seq * shape.hidden
     norm = (1 if shape.gated else 2) * shape.hidden
     more = further_params(shape, tp)
-    alone = p == 1
+    alone = (p == 1) | vee
     first = layers[0] + vocabulary + positions + np.where(alone, norm + (0 if shape.tied else vocabulary) + more, 0)
     again = vocabulary if shape.mtp_layers and not shape.tied else 0
-    last = np.where(alone, first, layers[1] + vocabulary + norm + more + again)
+    last = np.where(p == 1, first, layers[1] + np.where(vee, 0.0, vocabulary + norm + more + again))
     return first, last
 
 

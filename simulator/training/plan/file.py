@@ -18,6 +18,7 @@ from ...plan.file import PlanFile
 from ...plan.reader import piece, pieces, problem_line
 from .checks import contradictions, mesh_of
 from .entries import MeshEntry, ModelEntry, OperatorEntry, SliceEntry, StageEntry, TransferEntry
+from .passes import counts_of
 from .service import ServiceEntry, service_problems
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class TrainingPlan(PlanFile, SparseEntry):
     @property
     def microbatches_of(self) -> tuple[int, ...]:
         """Microbatches of each stage."""
-        return tuple(self.global_batch // s.microbatch if s.microbatch else self.microbatches for s in self.stages)
+        return counts_of(self.schedule, (self.global_batch, self.microbatches), self.stages)
 
     def microbatch_of(self, stage: int) -> int:
         """Samples of one microbatch of a stage."""

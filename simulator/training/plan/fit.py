@@ -13,7 +13,7 @@ from ..policy.orders import ORDERS, Pipeline, check_layout
 from ..policy.turns import Turns
 from ..program.transfers import longest_paths
 from .entries import StageEntry, TransferEntry
-from .passes import stage_pass_problems
+from .passes import counts_of, stage_pass_problems
 
 __all__ = ["schedule_problems", "transfer_problems"]
 
@@ -82,7 +82,9 @@ def schedule_problems(
         depth = longest_paths(len(stages), edges)
     except InputError as error:
         return [(("transfers",), str(error).removeprefix("transfers: "))]
-    counts = [batch[0] // stage.microbatch if stage.microbatch else batch[1] for stage in stages]
+    if schedule == "dualpipe" and batch[1] % 2:
+        return [(("microbatches",), f"dualpipe has two directions; expected an even number (got {batch[1]})")]
+    counts = counts_of(schedule, batch, stages)
     problems = stage_pass_problems(schedule, counts, stages, sliced)
     if problems:
         return problems

@@ -10,7 +10,14 @@ from ..policy.orders import SLICED
 from ..policy.uneven import order_of
 from .entries import SliceEntry, StageEntry, TransferEntry
 
-__all__ = ["microbatch_problems", "slice_problems", "stage_pass_problems"]
+__all__ = ["counts_of", "microbatch_problems", "slice_problems", "stage_pass_problems"]
+
+
+def counts_of(schedule: str, batch: tuple[int, int], stages: Sequence[StageEntry]) -> tuple[int, ...]:
+    """Microbatches of each stage; `batch`: samples and microbatches of an iteration. Of DualPipe, whose model is there
+    twice, a stage has half of them."""
+    whole = batch[1] // 2 if schedule == "dualpipe" else batch[1]
+    return tuple(batch[0] // stage.microbatch if stage.microbatch else whole for stage in stages)
 
 
 def microbatch_problems(

@@ -36,18 +36,20 @@ def make_program(
     ----------
     schedule : str
         One of `SCHEDULES`: ``gpipe``, ``1f1b``, ``eager_1f1b``, ``interleaved_1f1b``, ``zb_h1``, ``zb_h2``, ``zb_v``,
-        ``inference``, ``kfkb``, ``explicit``, ``terapipe``, ``terapipe_1f1b``.
+        ``dualpipe``, ``inference``, ``kfkb``, ``explicit``, ``terapipe``, ``terapipe_1f1b``.
     n_stages : int
         Number of stages.
     microbatches : int or sequence of int
         Microbatches: one number for all stages or, with ``gpipe``, ``kfkb``, ``explicit`` and ``inference``, one for
-        each. Of two stages with a transfer between them, one's number must divide the other's.
+        each; ``dualpipe``: of each direction. Of two stages with a transfer between them, one's number must divide the
+        other's.
     mesh_of : sequence of int, optional
         For each stage, its mesh. By default as the schedule wants it for `n_meshes` meshes.
     n_meshes : int, optional
-        Number of meshes where `mesh_of` is not given; by default one per stage (``zb_v``: one per two).
+        Number of meshes where `mesh_of` is not given; by default one per stage (``zb_v``, ``dualpipe``: one per two).
     transfers : sequence of (int, int) or (int, int, bool), optional
-        Pairs of stages of which the first sends to the second, and whether a gradient comes back. By default a chain;
+        Pairs of stages of which the first sends to the second, and whether a gradient comes back. By default a chain
+        (``dualpipe``: two);
         any acyclic graph is possible. Where edges skip stages, 1F1B's warm-up follows the longest path.
     tied : sequence of sequence of int
         For each parameter that several stages share (such as a tied embedding), those stages.
@@ -82,7 +84,7 @@ def make_program(
             f"make_program: mesh_of: expected a mesh for each of {n_stages} stages, numbered from 0 without gaps "
             f"(got {list(homes)})"
         )
-    edges = list(transfers) if transfers is not None else chain(n_stages)
+    edges = list(transfers) if transfers is not None else _chains(schedule, n_stages)
     depth = longest_paths(n_stages, edges)
     for t in tied:
         if len(set(t)) != len(t) or not all(0 <= s < n_stages for s in t):
@@ -101,21 +103,27 @@ def make_program(
     return program
 
 
+def _chains(schedule: str, n_stages: int) -> list[Transfer]:
+    """Who sends to whom where nothing is said: a chain; of DualPipe, whose model is there twice, one of each."""
+    edges = chain(n_stages)
+    return edges if schedule != "dualpipe" else [edge for edge in edges if edge[1] != n_stages // 2]
+
+
 def _whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def default_meshes(schedule: str, n_stages: int, n_meshes: int | None = None) -> tuple[int, ...]:
-    """For each stage, the mesh on which a schedule wants it: in turn, or there and back for ``zb_v``.
+    """For each stage, the mesh on which a schedule wants it: in turn, or there and back for ``zb_v`` and ``dualpipe``.
 
     Raises
     ------
     InputError
         If the stages cannot be laid out so.
     """
-    if schedule == "zb_v":
+    if schedule in ("zb_v", "dualpipe"):
         if n_stages % 2 or n_meshes not in (None, n_stages // 2):
-            raise InputError(f"schedule zb_v: expected two stages on each mesh (got {n_stages} stages)")
+            raise InputError(f"schedule {schedule}: expected two stages on each mesh (got {n_stages} stages)")
         return (*range(n_stages // 2), *reversed(range(n_stages // 2)))
     p = n_stages if n_meshes is None else n_meshes
     if p < 1 or n_stages % p:

@@ -1,8 +1,9 @@
 """In which order the meshes of a pipeline compute: GPipe, 1F1B, interleaved 1F1B, zero-bubble H1 and H2, ZB-V.
 
-All but ZB-V are one rule with two numbers per mesh. With the forward passes of a mesh numbered 0 … n − 1 in its order,
-and its backward passes likewise: `warmup` forward passes come first, then a forward and a backward in turn, then what
-is left; the weights' half of a backward, where it is split off, comes `lag` backward passes after its own.
+All but ZB-V and DualPipe (`dualpipe`) are one rule with two numbers per mesh. With the forward passes of a mesh
+numbered 0 … n − 1 in its order, and its backward passes likewise: `warmup` forward passes come first, then a forward
+and a backward in turn, then what is left; the weights' half of a backward, where it is split off, comes `lag` backward
+passes after its own.
 
 ============  ==================================  ==========
 schedule      warmup of mesh r of p               lag
@@ -30,6 +31,7 @@ import numpy.typing as npt
 
 from ....errors import InputError
 from ..program.columns import F
+from .dualpipe import check_dualpipe, dualpipe
 from .kernels import alternate, there_and_back
 from .pipeline import Order, Pipeline
 from .slices import terapipe, terapipe_1f1b
@@ -128,7 +130,9 @@ def check_layout(schedule: str, pipeline: Pipeline) -> None:
             f"schedule {schedule}: expected the number of slices of each of {pipeline.microbatches} microbatches "
             f"(got {len(pipeline.slices)})"
         )
-    if schedule == "zb_v":
+    if schedule == "dualpipe":
+        check_dualpipe(pipeline)
+    elif schedule == "zb_v":
         _there_and_back(pipeline)
     elif schedule in ("interleaved_1f1b", "zb_h1"):
         _rounds(pipeline, schedule)
@@ -146,6 +150,7 @@ ORDERS: dict[str, Callable[[Pipeline], list[Order]]] = {
     "zb_h1": zb_h1,
     "zb_h2": zb_h2,
     "zb_v": zb_v,
+    "dualpipe": dualpipe,
     "inference": inference,
     "kfkb": kfkb,
     "explicit": explicit,

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from ..columns import Columns
 from ..model import TransformerShape
 from ..stages import Stages
+from ..words import ZB_V
 
 __all__ = ["expert_pairs", "experts_of_stages", "kept_by_experts", "passing_through_experts"]
 
@@ -50,5 +51,6 @@ def experts_of_stages(shape: TransformerShape, c: Columns, stages: Stages) -> tu
         return none, none, none
     each = shape.experts.count * shape.expert_params / (c.ep * c.expert_tensor)
     first, middle, last = stages.mixed
-    further = shape.mtp_layers
-    return each * (first + np.where(c.pp == 1, further, 0)), each * middle, each * (last + further)
+    further, vee = shape.mtp_layers, c.schedule == ZB_V  # whose last chunk is on the first device
+    more = np.where((c.pp == 1) | vee, further, 0), np.where(vee, 0, further)
+    return each * (first + more[0]), each * middle, each * (last + more[1])

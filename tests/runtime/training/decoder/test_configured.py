@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from meshwright.cli import run
 from meshwright.errors import InputError
+from meshwright.planners.megatron import search
 from meshwright.planners.megatron.emit import training_plan
 from meshwright.runtime.export.training import export_training
 from meshwright.runtime.training.configured import config_of, is_configured, run_configured
@@ -53,6 +54,16 @@ def test_a_run_is_held_against_one_process() -> None:
     assert found.apart < 1e-10, found.worst
     assert len(found.losses) == len(found.seconds) == 2
     assert "2 processes" in repr(found)
+
+
+def test_the_search_s_zb_v_runs() -> None:
+    """Two chunks on each of two processes, in a V; torch's own schedule."""
+    fixed = {"tp": 1, "pp": 2, "dp": 1, "microbatch": 1, "zero": 0, "recompute": "none"}
+    best = search(GPT, CLUSTER, 4, schedule="zb-v", interleave=2, **fixed).best[0]
+    found = run_configured(training_plan(GPT, CLUSTER, 4, **best.settings), steps=2)
+    assert found.config.way.schedule == "zb_v"
+    assert found.apart is not None
+    assert found.apart < 1e-10, found.worst
 
 
 DATA = """

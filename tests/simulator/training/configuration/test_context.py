@@ -97,7 +97,7 @@ def test_a_ring_inside_a_node_hides_what_an_all_to_all_shows():
         ({"shard": 4}, "shard: expected 0, or a divisor of dp x cp and zero > 0"),
         ({"reshard": False}, "reshard False: needs zero 3"),
         ({"schedule": "zb-h1"}, "need pp > 1.*set schedule='1f1b'"),
-        ({"schedule": "gpipe"}, "schedule: expected one of 1f1b, zb-h1, dualpipe"),
+        ({"schedule": "gpipe"}, "schedule: expected one of 1f1b, zb-h1, dualpipe, zb-v"),
         ({"context": "star"}, "context: expected one of ring, all-to-all"),
         ({"offload_optimizer": 1}, "offload_optimizer: expected True or False"),
     ],

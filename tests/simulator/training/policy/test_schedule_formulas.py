@@ -5,7 +5,7 @@ import pytest
 from meshwright.seeds import generator
 from meshwright.simulator.training import Link, Timing, make_program
 from meshwright.simulator.training.compiled import run_compiled
-from meshwright.simulator.training.configuration.schedule import pipeline_time
+from meshwright.simulator.training.configuration.schedule import pipeline_time, vee_bubble
 from meshwright.simulator.training.result.memory_timeline import in_flight
 from meshwright.simulator.training.timing import prepared
 
@@ -91,6 +91,36 @@ def test_zero_bubble_v_keeps_as_much_as_1f1b(p, m):
             live += (a.op == "F") - (a.op == "W")
             most = max(most, live)
         assert most == 2 * p
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_zero_bubble_v_with_unequal_passes(seed):
+    """Its wait for a common end, of passes that take anything, is the longest of eight paths."""
+    draw = generator(seed, "passes")
+    p = int(draw.integers(2, 10))
+    m = int(draw.integers(2 * p - 1, 4 * p))
+    f, b, w = draw.uniform(0.2, 2.0, 3)
+    _, times = timed(make_program("zb_v", 2 * p, m), f, b, w)
+    assert times.finish.max() - 2 * m * (f + b + w) == pytest.approx(float(vee_bubble(p, f, b, w)), rel=1e-9)
+
+
+@pytest.mark.parametrize(("p", "m"), [(2, 2), (4, 4), (4, 9), (6, 8), (8, 20)])
+def test_dualpipe_is_shorter_than_its_report_says(p, m):
+    """``(p / 2 - 1)(FB + B - 3W)`` holds back what either pass of a pair has until both are done (DeepSeek-V3, Table
+    2); here it goes on at once. m microbatches of each direction, p + 1 kept."""
+    draw = generator(p, "dualpipe")
+    program = make_program("dualpipe", 2 * p, m)
+    for _ in range(3):
+        f, b, w = np.array([1.0, 1.0, 0.9]) * draw.uniform(0.9, 1.1, 3)
+        _, times = timed(program, f, b, w)
+        bubble = times.finish.max() - 2 * m * (f + b + w)
+        report = (p / 2 - 1) * (f + 2 * (b + w) - 3 * w)
+        assert -1e-9 <= bubble <= report + 1e-9
+        assert bubble >= report - (p / 2 - 1) * b - 1e-9
+    for mine in program.actions:
+        later = {(a.stage, a.microbatch) for a in mine if a.op == "W"}
+        ends = [a.op == "W" or (a.op == "B" and (a.stage, a.microbatch) not in later) for a in mine]
+        assert max(np.cumsum([a.op == "F" for a in mine]) - np.cumsum([0, *ends[:-1]])) == p + 1
 
 
 @pytest.mark.parametrize(("p", "m", "v"), [(2, 4, 2), (4, 8, 2), (4, 16, 3)])
