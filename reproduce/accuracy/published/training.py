@@ -10,12 +10,16 @@ from ...terapipe.points import latencies
 from ...terapipe.tables import SETTINGS
 from ..line import Errors, Line, Sample
 from . import Tell
+from .experts import split as split_experts
 from .fresh import split
 from .later import chosen, reported
 from .megatron import points
+from .mixtures import split as split_mixtures
 from .parallel import runs as parallel_runs
 
-__all__ = ["FRESH_SOURCES", "LATER_SOURCES", "PARALLEL_SOURCES", "SOURCES", "lines"]
+__all__ = [
+    "EXPERT_SOURCES", "FRESH_SOURCES", "LATER_SOURCES", "MIXTURE_SOURCES", "PARALLEL_SOURCES", "SOURCES", "lines",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,21 @@ PARTS: dict[str, dict[str, Any]] = {
         "why": "runs with context parallelism or hybrid sharding, looked up on 28 November 2026 when the estimate had "
         "learned these and the levels stood; all reported, computed once, nothing changed after",
     },
+    "searched": {
+        "sample": "partly",
+        "why": "runs with experts: causes of their errors were looked for with all of them in view; what was added has "
+        "sources of its own, and nothing is fitted (docs/training-estimate.md, Published runs with experts)",
+    },
+    "unmoved": {
+        "sample": "partly",
+        "why": "of further runs with experts, split by a seed, the part that the model might have been chosen by; by "
+        "these nothing was changed",
+    },
+    "mixtures": {
+        "sample": "out",
+        "why": "of further runs with experts, split by a seed before any error of theirs was computed, the part to "
+        "report on: computed once, nothing changed after",
+    },
     "seen": {
         "sample": "partly",
         "why": "of runs looked up in November 2026 the part to report on, whose errors were known when what FSDP, "
@@ -114,6 +133,20 @@ PARALLEL_SOURCES = {
     "fms-fsdp, A100-80GB": Published("IBM, PyTorch FSDP", "128 A100-80GB", "2024", "out", LATER),
 }
 """The same of `parallel`."""
+MIXTURE_SOURCES = {
+    "MoE model zoo, Qwen3-235B": Published("NVIDIA", "256 H100", "2025", "out", LATER),
+    "AutoModel": Published("NVIDIA, PyTorch FSDP2", "8 and 64 H100", "2025", "out", LATER),
+    "Megatron Bridge, FP8, experts": Published("NVIDIA", "16 H100", "2025", "out", LATER),
+    "DeepSeek-V3, report": Published("DeepSeek", "2,048 H800", "2024", "out", LATER),
+}
+"""The same of `mixtures`."""
+EXPERT_SOURCES = {
+    "DGX Cloud recipes, experts": Published("NVIDIA", "512 and 1,024 H100", "2025", "out", LATER),
+    "DGX Cloud recipes, Qwen3": Published("NVIDIA", "256 H100", "2025", "out", LATER),
+    "Megatron Bridge, FP8, Qwen3": Published("NVIDIA", "16 and 256 H100", "2025, 2026", "out", LATER),
+    "Megatron Core, Mixtral": Published("NVIDIA", "64 H100", "2024", "out", LATER),
+}
+"""The same of `experts`."""
 
 
 def lines(seed: int, tell: Tell) -> tuple[Line, ...]:
@@ -154,6 +187,7 @@ def _terapipe(tell: Tell) -> Iterator[Line]:
 def _estimates(tell: Tell) -> Iterator[Line]:
     tell("published runs of Megatron-LM")
     fitted, unseen = split()
+    (mixed, known), (apart, unknown) = split_mixtures(), split_experts()
     parts = (
         (points(), SOURCES, "", ""),
         (chosen(), LATER_SOURCES, "chosen", "chosen"),
@@ -161,6 +195,10 @@ def _estimates(tell: Tell) -> Iterator[Line]:
         (fitted, FRESH_SOURCES, "chosen", "chosen"),
         (unseen, FRESH_SOURCES, "reported", "reported"),
         (parallel_runs(), PARALLEL_SOURCES, "reported", "parallel"),
+        (mixed, MIXTURE_SOURCES, "chosen", "searched"),
+        (known, MIXTURE_SOURCES, "reported", "searched"),
+        (apart, EXPERT_SOURCES, "chosen", "unmoved"),
+        (unknown, EXPERT_SOURCES, "reported", "mixtures"),
     )
     for runs, sources, part, how in parts:
         by_source: dict[str, list[tuple[float | None, float | None]]] = {}

@@ -12,13 +12,20 @@ from meshwright.reproduce.accuracy import Options, make, markdown
 from meshwright.reproduce.accuracy.here import MEASURED
 from meshwright.reproduce.accuracy.options import WORLDS
 from meshwright.reproduce.accuracy.page import row
-from meshwright.reproduce.accuracy.published import PUBLISHED, computed
+from meshwright.reproduce.accuracy.published import PUBLISHED, computed, experts, mixtures
 from meshwright.reproduce.accuracy.published.fresh import split
 from meshwright.reproduce.accuracy.published.later import chosen, reported
 from meshwright.reproduce.accuracy.published.llm import printed
 from meshwright.reproduce.accuracy.published.megatron import points
 from meshwright.reproduce.accuracy.published.parallel import runs
-from meshwright.reproduce.accuracy.published.training import FRESH_SOURCES, LATER_SOURCES, PARALLEL_SOURCES, SOURCES
+from meshwright.reproduce.accuracy.published.training import (
+    EXPERT_SOURCES,
+    FRESH_SOURCES,
+    LATER_SOURCES,
+    MIXTURE_SOURCES,
+    PARALLEL_SOURCES,
+    SOURCES,
+)
 from meshwright.reproduce.claims import Expectation, at_least
 
 PAGE = Path(__file__).parents[3] / "docs" / "accuracy.md"
@@ -65,6 +72,8 @@ def test_every_source_of_runs_is_told_of() -> None:
     assert {point.source for point in (*chosen(), *reported())} == set(LATER_SOURCES)
     assert {point.source for part in split() for point in part} == set(FRESH_SOURCES)
     assert {point.source for point in runs()} == set(PARALLEL_SOURCES)
+    assert {point.source for part in mixtures.split() for point in part} == set(MIXTURE_SOURCES)
+    assert {point.source for part in experts.split() for point in part} == set(EXPERT_SOURCES)
 
 
 def test_what_is_not_run_is_a_line_that_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
