@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ...errors import InputError, RunError
 from ...profiles.graph import Graph
 from ...profiles.graph.compute.draws import draws_at_random
+from ...profiles.graph.fused.values import apart, parts_of, together
 from ...profiles.graph.module_loss import ModuleLoss
 from .optimizer import Stepping
 from .single import SingleRun, Start, clipped
@@ -65,13 +66,19 @@ def module_run(
     import torch
 
     own = module.module
+    parts = parts_of(graph.parameters)
     made: dict[str, Tensor] = {}
     for name, x in (*own.named_parameters(), *own.named_buffers()):
-        if name in graph.tensors:
+        if name in parts:
+            made |= together(
+                {t.name: start.parameter(graph, t.name, seed, "float64") for t in parts[name]}, parts[name]
+            )
+        elif name in graph.tensors:
             made[name] = start.parameter(graph, name, seed, "float64")
         else:  # the loss does not depend on it, or the graph says it otherwise (a causal mask)
             made[name] = torch.zeros(x.shape) if x.device.type == "meta" else x.detach().cpu().clone()
-    trained = [t.name for t in graph.parameters if t.trainable]
+    named = {(t.name if t.part is None else t.part.of): None for t in graph.parameters if t.trainable}
+    trained = list(named)
     graphs = {n: graph.with_batch(n) for n in set(samples)}
     gradients = {name: torch.zeros_like(made[name], dtype=torch.float64) for name in trained}
     total = 0.0
@@ -89,7 +96,9 @@ def module_run(
         total += float(loss) * share
         for name in trained:
             gradients[name] += found[name] * share
-    after = {name: made[name].double().clone() for name in trained}
+    # Optimisers step what the graph holds: parts of what is fused.
+    gradients = apart(gradients, graph.parameters)
+    after = apart({name: made[name].double().clone() for name in trained}, graph.parameters)
     scale = clipped(optimizer, gradients)
     for name, weight in after.items():
         optimizer.begin(name, weight).apply(weight, gradients[name] * scale, 0)

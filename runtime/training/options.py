@@ -6,6 +6,7 @@ from __future__ import annotations
 # pyright: reportUnnecessaryIsInstance=false
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from ...errors import InputError
 from ...reprs import Shown
@@ -35,6 +36,9 @@ class RunOptions(Shown):
         Whether torch's CommDebugMode counts the collectives as well; it is slow.
     learning_rate : float
         Of the plan's optimiser; the default is Adam's.
+    precision : {"full", "bf16", "fp16"}
+        Full: everything is of the run's dtype. Otherwise operators compute in that half precision, and weights have
+        float32 masters (`stage.precision`). fp16 has no loss scaling.
 
     Raises
     ------
@@ -49,6 +53,7 @@ class RunOptions(Shown):
     keep: bool = False
     audit: bool = False
     learning_rate: float = 1e-3
+    precision: Literal["full", "bf16", "fp16"] = "full"
 
     def __post_init__(self) -> None:
         if self.processes is not None and (isinstance(self.processes, bool) or self.processes < 1):

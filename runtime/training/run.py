@@ -32,6 +32,7 @@ from .session import TrainingSession
 from .single import SingleRun, Start
 from .slices.job import check_sliced
 from .slices.turns import microbatch_samples
+from .stage.precision import check_precision
 from .wires.edges import edges_of, mesh_ranks, tied_groups
 
 __all__ = ["program_of", "rank_names", "run_training", "runnable", "training_job"]
@@ -67,7 +68,7 @@ def run_training(
         Whether to run on a single device as well, and to report how far the two are apart. With float64 and no module,
         it compares the losses of all iterations, the gradients of the last one, and the weights after it. Otherwise
         ranks run the first iteration once more in float64, and that one is compared: after several steps of Adam,
-        differences in float32 are amplified rounding.
+        differences in float32 are amplified rounding. Half precision is no part of it.
     own : Own, optional
         The user's data, weights, optimiser and module. The run is compared with the module instead of with the graph.
     session : TrainingSession, optional
@@ -88,6 +89,7 @@ def run_training(
         raise InputError(f"run: iterations: expected a positive integer (got {iterations!r})")
     if dtype not in ("float32", "float64"):
         raise InputError(f"run: dtype: expected float32 or float64 (got {dtype!r})")
+    check_precision(how.precision, dtype, plan)
     small = runnable(plan, graph)
     needed = sum(map(len, mesh_ranks(plan)))
     have = session.processes if session is not None else how.processes
@@ -106,11 +108,12 @@ def run_training(
     keep = how.keep or compare or mine.data is not None or mine.state is not None
     exact = compare and (mine.module is not None or dtype != "float64")  # the first iteration once more, in float64
 
-    def job(n: int, words: str, arrays: bool, heard: bool, folder: Path) -> dict[str, Any]:
+    def job(n: int, words: str, arrays: bool, heard: bool, folder: Path, precision: str = "full") -> dict[str, Any]:
         made = training_job(
             plan, small, program, seed=seed, iterations=n, dtype=words, keep=arrays, optimizer=ready.optimizer,
             audit=heard,
         )  # fmt: skip
+        made["precision"] = precision
         return {**made, "values": save_values(ready.values, folder)} if ready.values else made
 
     def ran(made: dict[str, Any], session: TrainingSession, batches: Any) -> TrainingRun:
@@ -126,7 +129,7 @@ def run_training(
         if exact:
             first = ran(job(1, "float64", True, False, running.folder), running, ready.again())
         seen = ready.remembered(compare and not exact)
-        run = ran(job(iterations, dtype, keep, how.audit, running.folder), running, seen)
+        run = ran(job(iterations, dtype, keep, how.audit, running.folder, how.precision), running, seen)
     run = replace(run, names=ready.names, kept=ready.kept)
     if not compare:
         return run

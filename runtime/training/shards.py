@@ -56,9 +56,12 @@ def shards_of(runners: Mapping[int, StageRunner], rank: int) -> Iterator[Shard]:
         comm = runner.comm
         device = comm.ranks.index(rank)
         for name, p in runner.layout.parameters.items():
+            master = runner.masters.get(name)
+            weight = runner.weights[name] if master is None else master
+            half = weight.is_floating_point() and weight.element_size() == 2  # frozen: there is no master
             for what, layout, x in (
                 ("gradient", p.state, runner.gradients.get(name)),
-                ("weight", p.storage, runner.weights[name]),
+                ("weight", p.storage if master is None else p.state, weight.float() if half else weight),
             ):
                 if x is not None:
                     place = region(p.full, Place(comm.ranks, comm.shape, layout), device)

@@ -19,7 +19,9 @@ __all__ = ["ran_configured"]
 TOLERANCE = 1e-9
 """Largest relative difference in float64 from one process. Both add the same terms in another order."""
 
-OTHERS = ("data", "weights", "save", "optimizer", "schedule", "groups", "checkpoint_every", "kills", "png")
+OTHERS = (
+    "data", "weights", "save", "optimizer", "schedule", "groups", "checkpoint_every", "kills", "png", "precision",
+)  # fmt: skip
 
 
 def ran_configured(asked: Asked, plan: TrainingPlan) -> Answer:

@@ -63,6 +63,9 @@ class RunOptions(Options):
 
     iterations: int = Field(default=5, ge=1, le=MAX_REPEATS, description="iterations to train")
     dtype: Literal["float32", "float64"] = Field(default="float32", description="number format")
+    precision: Literal["bf16", "fp16"] | None = Field(
+        default=None, description="compute in half precision, with float32 master weights"
+    )
     compare: bool = Field(default=True, description="train on one device too, and compare losses and gradients")
     data: str | None = Field(
         default=None, description="FILE.py:NAME of your batches: mappings from the model's inputs to arrays"

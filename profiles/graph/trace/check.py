@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ....errors import InputError
+from ..fused.values import apart, parts_of, together
 from ..graph import Graph
 from ..module_loss import DRAWN, ModuleLoss, in_float64
 from ..operator import Operator
@@ -137,6 +138,7 @@ def _whole(traced: Traced, small: Graph) -> int:
         raise InputError(f"{name}: cannot be checked: run on random values, {failure}; expected a module that runs")
     values, inputs, loss, gradients = found
     ours, grads = _computed(small, {**traced.lifted, **values, **inputs}, trained, name)
+    grads = together(grads, small.parameters)
     apart = abs(float(ours) - float(loss)) / (abs(float(loss)) or 1.0)
     if not apart <= APART:
         raise InputError(f"{name}: the graph's loss is {float(ours):.6g}, the module's {float(loss):.6g}"
@@ -220,9 +222,13 @@ def module_values(module: Any, graph: Graph, seed: int) -> dict[str, Tensor]:
 
     draw = torch.Generator().manual_seed(seed)
     trained = {name for name, _ in module.named_parameters()}
+    parts = parts_of(graph.parameters)
     values: dict[str, Tensor] = {}
     for name, x in (*module.named_parameters(), *module.named_buffers()):
-        if x.device.type == "meta" and name in graph.tensors:
+        if x.device.type == "meta" and name in parts:
+            drawn = {t.name: make_parameter(graph, t.name, seed, "float64") for t in parts[name]}
+            values |= together(drawn, parts[name])
+        elif x.device.type == "meta" and name in graph.tensors:
             values[name] = make_parameter(graph, name, seed, "float64")
         elif x.device.type == "meta":
             values[name] = torch.ones(x.shape, dtype=torch.float64 if x.is_floating_point() else x.dtype)
@@ -292,6 +298,7 @@ def _computed(
 def _float64(graph: Graph, values: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
     """Values of a graph's inputs and parameters, in float64."""
     made: dict[str, Tensor] = {}
+    values = apart(values, graph.parameters)
     for t in (*graph.inputs, *graph.parameters):
         if t.name not in values:
             raise InputError(f"{name}: {t.name!r} has no value to check the graph with; register it as a buffer")

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ....errors import InputError, MeshwrightError
+from ....profiles.graph.fused.part import parameter_of
 from ....reprs import Shown
 from ..optimizer import Optimizer, PlainStep, Shard
 from .schedule import Schedule
@@ -45,8 +46,8 @@ class Group(Shown):
         object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
 
     def has(self, name: str) -> bool:
-        """Whether a parameter is in the group."""
-        return any(fnmatchcase(name, pattern) for pattern in self.names)
+        """Whether a parameter is in the group; a part of a fused one is where that is."""
+        return any(fnmatchcase(parameter_of(name), pattern) for pattern in self.names)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -145,7 +146,7 @@ class TorchOptimizer(Shown):
         kind = self.kind()
         for group in self.groups:
             for pattern in group.names:
-                if not any(fnmatchcase(name, pattern) for name in names):
+                if not any(fnmatchcase(parameter_of(name), pattern) for name in names):
                     raise InputError(
                         f"optimizer: groups: no trained parameter is called {pattern!r}; one is {names[0]!r}"
                     )

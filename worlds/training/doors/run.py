@@ -55,7 +55,7 @@ def ran(asked: Asked) -> Answer:
     graph = planned_graph(plan, Path(name))
     check_here(plan, devices)
     if options.checkpoint_every is not None:
-        for one in ("data", "weights", "save", "optimizer"):
+        for one in ("data", "weights", "save", "optimizer", "precision"):
             if getattr(options, one):
                 raise InputError(f"{one}: goes without checkpoint_every: such a run is of seeded data")
         from .recovery import recovered
@@ -71,7 +71,10 @@ def ran(asked: Asked) -> Answer:
     run = run_training(
         plan, graph, seed=cast(TrainingCase, asked.case).seed, iterations=options.iterations,
         dtype=options.dtype, compare=options.compare, own=own,
-        options=RuntimeOptions(against=against, timeout_s=options.startup_timeout, keep=options.save is not None),
+        options=RuntimeOptions(
+            against=against, timeout_s=options.startup_timeout, keep=options.save is not None,
+            precision=options.precision or "full",
+        ),
     )  # fmt: skip
     simulated = simulate_training(plan)
     again = simulate_training(with_measured(plan, run))

@@ -10,6 +10,7 @@ import torch
 import traced_modules
 from interpreter import run
 from meshwright.profiles.graph import Graph, Operator, from_torch, leaders, repeats, zoo_graph, zoo_module
+from meshwright.profiles.graph.fused.values import apart, together
 from test_modules import example, shaken
 from torch import nn
 from torch.nn import functional as F
@@ -72,7 +73,8 @@ def same_as_module(module: nn.Module, inputs: dict[str, torch.Tensor], **options
     graph = from_torch(module, tuple(inputs.values()), **options)  # type: ignore[arg-type]
     made = dict(zip((t.name for t in graph.inputs), (*inputs.values(), options.get("labels")), strict=False))
     parts = {**dict(module.named_buffers()), **dict(module.named_parameters())}
-    leaves = {t.name: parts[t.name].detach().clone().requires_grad_(t.trainable) for t in graph.parameters}
+    held = apart(parts, graph.parameters)
+    leaves = {t.name: held[t.name].detach().clone().requires_grad_(t.trainable) for t in graph.parameters}
     found = run(graph, {**made, **leaves})[graph.operators[-1].name]
     result = module(*inputs.values())
     if options.get("loss") == "cross_entropy":
@@ -81,14 +83,13 @@ def same_as_module(module: nn.Module, inputs: dict[str, torch.Tensor], **options
     found.backward()
     assert torch.allclose(found, result, rtol=1e-9)
     scale = max(float(p.grad.abs().max()) for p in module.parameters() if p.grad is not None)
+    gradients = together({t.name: leaves[t.name].grad for t in graph.parameters if t.trainable}, graph.parameters)
     for name, p in module.named_parameters():
-        if name in leaves:
-            assert torch.allclose(leaves[name].grad, p.grad, rtol=1e-9, atol=1e-9 * scale), name
+        if name in gradients:
+            assert torch.allclose(gradients[name], p.grad, rtol=1e-9, atol=1e-9 * scale), name
         else:
             assert p.grad is None, name
-    assert {t.name for t in graph.parameters if t.trainable} == {
-        n for n, p in module.named_parameters() if p.grad is not None
-    }
+    assert gradients.keys() == {n for n, p in module.named_parameters() if p.grad is not None}
     heavy = [op.flops for op in graph.operators if op.heavy]
     assert [op.flops for op in graph.with_batch(3 * graph.batch).operators if op.heavy] == [3 * f for f in heavy]
     return graph
