@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 from ...errors import InputError, MeshwrightError
 from ...files import readable, write_text
+from .fused.part import FusedPart
 from .graph import Graph
 from .operator import Loop, Operator, Tensor
 
@@ -104,6 +105,8 @@ def _tensor(t: Tensor) -> dict[str, Any]:
         row["batch_dims"] = list(t.batch_dims)
     if not t.trainable:
         row["trainable"] = False
+    if t.part is not None:
+        row["part"] = {"of": t.part.of, "shape": list(t.part.shape), "dim": t.part.dim, "start": t.part.start}
     return row
 
 
@@ -178,8 +181,17 @@ def _names(row: dict[str, Any], key: str, default: Any = _MISSING) -> tuple[str,
 def _read_tensor(row: dict[str, Any]) -> Tensor:
     return Tensor(
         _typed(row, "name", str), _integers(row, "shape"), _typed(row, "dtype", str, "float16"),
-        _integers(row, "batch_dims", []), _typed(row, "trainable", bool, True),
+        _integers(row, "batch_dims", []), _typed(row, "trainable", bool, True), _part(row),
     )  # fmt: skip
+
+
+def _part(row: dict[str, Any]) -> FusedPart | None:
+    said = cast("dict[str, Any]", _typed(row, "part", dict, {}))
+    if not said:
+        return None
+    return FusedPart(
+        _typed(said, "of", str), _integers(said, "shape"), _typed(said, "dim", int), _typed(said, "start", int)
+    )
 
 
 def read_operator(row: dict[str, Any]) -> Operator:

@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 from ...errors import InputError
 from ...reprs import Shown
 from .aten import check_call
+from .fused.part import FusedPart
 from .notation import Dims, Formula, parse
 
 __all__ = ["DTYPE_BYTES", "KINDS", "Loop", "Operator", "Tensor"]
@@ -91,6 +92,8 @@ class Tensor(Shown):
         Dimensions that grow with the samples of a microbatch (inputs only).
     trainable : bool
         Whether it gets a gradient and an optimiser state (parameters only).
+    part : FusedPart, optional
+        Of which parameter of the module it is a part, where the graph holds that in parts.
     """
 
     name: str
@@ -98,6 +101,7 @@ class Tensor(Shown):
     dtype: str = "float16"
     batch_dims: tuple[int, ...] = ()
     trainable: bool = True
+    part: FusedPart | None = None
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPE_BYTES:
@@ -108,6 +112,8 @@ class Tensor(Shown):
             raise InputError(
                 f"tensor {self.name!r}: batch_dims: expected dimensions of {self.shape} (got {self.batch_dims})"
             )
+        if self.part is not None:
+            self.part.check(self.shape, self.name)
 
     @property
     def elements(self) -> int:

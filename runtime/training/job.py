@@ -31,6 +31,7 @@ from .single import make_input, make_parameter
 from .slices.job import slice_executor, slice_stages
 from .slices.turns import microbatch_samples
 from .stage.layout import StageLayout
+from .stage.precision import Precision
 from .stage.recompute import redone
 from .stage.runner import StageRunner
 from .wires.comm import MeshComm
@@ -144,7 +145,8 @@ def run_job(
     actions = [Action(Op(op), *rest) for op, *rest in job["program"][mesh]]
     if job.get("clip_norm"):  # a norm is of all gradients: no stage of this rank steps before the others are reduced
         actions.sort(key=lambda action: action.op == Op.UPDATE)
-    dtype = getattr(torch, job["dtype"])
+    precision = Precision.of(job.get("precision", "full"), graph)
+    dtype = precision.half if precision.low else getattr(torch, job["dtype"])
     if plan.slices:
         stages = slice_stages(plan, graph, comms, inputs=inputs, parameter=parameter, optimizer=optimizer)
         runners: Mapping[int, StageRunner] = stages
@@ -155,9 +157,10 @@ def run_job(
         runners = graph_stages(plan, graph, comms, inputs=inputs, parameter=parameter, optimizer=optimizer)
         executor = graph_executor(plan, graph, runners, actions, rank, dtype)
     else:
-        runners = _stages(plan, graph, comms, inputs, parameter, optimizer)
+        runners = _stages(plan, graph, comms, inputs, parameter, optimizer, precision)
+        edges = [*precision.sent(edges_of(plan, graph), graph), *signals_of(plan, graph)]
         executor = Executor(
-            runners, actions, [*edges_of(plan, graph), *signals_of(plan, graph)], tied_edges(plan, graph), plan, rank,
+            runners, actions, edges, precision.tied(tied_edges(plan, graph)), plan, rank,
             Mailbox(dtype, plan.microbatches), dtype.itemsize,
         )  # fmt: skip
     if job.get("clip_norm"):
@@ -228,7 +231,7 @@ def _operators(plan: TrainingPlan, graph: Graph, number: int) -> tuple[Operator,
 
 def _stages(
     plan: TrainingPlan, graph: Graph, comms: Mapping[int, MeshComm], inputs: Any,
-    parameter: Callable[[str], Tensor], optimizer: Stepping,
+    parameter: Callable[[str], Tensor], optimizer: Stepping, precision: Precision,
 ) -> dict[int, StageRunner]:  # fmt: skip
     """Make the runners of this rank's stages."""
     made: dict[int, StageRunner] = {}
@@ -236,7 +239,7 @@ def _stages(
         layout = StageLayout.of(plan, graph, number, comm)
         made[number] = StageRunner(
             layout, comm, inputs=inputs, parameter=parameter, optimizer=optimizer, microbatches=plan.microbatches,
-            loss=graph.operators[-1].name, redo=redone(layout, plan.stages[number].recompute),
+            loss=graph.operators[-1].name, redo=redone(layout, plan.stages[number].recompute), precision=precision,
         )  # fmt: skip
     return made
 

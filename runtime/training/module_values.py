@@ -31,7 +31,7 @@ def module_values(module: ModuleLoss, graph: Graph) -> dict[str, Tensor]:
     buffers = module.buffers()
     found = {t.name: buffers[t.name] for t in graph.parameters if t.name in buffers}
     own = {name for name, _ in (*module.module.named_parameters(), *module.module.named_buffers())}
-    missing = [t.name for t in graph.parameters if t.name not in own]
+    missing = [t.name for t in graph.parameters if (t.name if t.part is None else t.part.of) not in own]
     if missing:
         lifted = module.lifted()
         found |= {name: lifted[name] for name in missing if name in lifted}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from ..operator import Operator, Tensor
 from .check import Traced, checked
 from .draft import Draft
 from .export import Exported, exported
+from .simpler.parts import parted
 from .tidy import tidied
 from .values import Value, atoms_of
 from .walk import KNOWN, Walk, pair
@@ -60,7 +61,9 @@ def from_torch(
     -------
     Graph
         Its parameters are the module's, by qualified name (the first of those that are tied); buffers are parameters
-        that are not trained. ``with_batch`` gives other batches.
+        that are not trained. A parameter whose result is taken apart at once (queries, keys and values of one layer)
+        is held in parts, such as ``qkv.weight[0:64]`` (`Tensor.part`), unless of inference. ``with_batch`` gives other
+        batches.
 
     Raises
     ------
@@ -92,7 +95,8 @@ def from_torch(
             )
     walk(one.calls, two.calls)
     results = [walk.env[node] for node in one.results]
-    graph = _graph(name or type(module).__name__, one, results, draft, tensors, items_per_sample, items)
+    own = frozenset(name for name, _ in module.named_parameters())
+    graph = _graph(name or type(module).__name__, one, results, draft, tensors, own, items_per_sample, items)
     reference = ModuleLoss(module, inputs, loss, labels)
     return checked(Traced(graph, reference, batch_dim, walk.calls, one.lifted, walk.aliased))
 
@@ -115,7 +119,7 @@ def check_inference(module: Any, name: str, loss: Any, labels: Any) -> None:
 
 def _graph(
     name: str, one: Exported, results: Sequence[Value], draft: Draft, tensors: Mapping[str, Tensor],
-    items_per_sample: float, items: str,
+    own: Collection[str], items_per_sample: float, items: str,
 ) -> Graph:  # fmt: skip
     """What the loss, or the results, depend on."""
     asked = tuple(value.name for value in results) if draft.inference else ()
@@ -131,12 +135,15 @@ def _graph(
             needed.add(at)
             stack += made[at].inputs if at in made else ()
     loss = "" if asked else results[0].name
-    operators = _tagged([op for op in made.values() if op.name in needed and op.name != loss])
-    operators += [made[loss]] if loss else []
+    kept, read = [op for op in made.values() if op.name in needed], {n: t for n, t in tensors.items() if n in needed}
+    if not asked:
+        kept, read = parted(kept, read, own, [loss])
+    operators = _tagged([op for op in kept if op.name != loss])
+    operators += [op for op in kept if op.name == loss]
     given = {t.name for t in one.tensors if t.given}
     return Graph(
-        name, one.batch, tuple(t for t in tensors.values() if t.name in needed and t.name in given),
-        tuple(t for t in tensors.values() if t.name in needed and t.name not in given),
+        name, one.batch, tuple(t for t in read.values() if t.name in given),
+        tuple(t for t in read.values() if t.name not in given),
         tuple(operators), items_per_sample, items, f"traced from {one.source}", asked,
     )  # fmt: skip
 

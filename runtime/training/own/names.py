@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ....errors import InputError
+from ....profiles.graph.fused.values import apart, parts_of, together
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from ....profiles.graph import Graph
+    from ....profiles.graph import Tensor as GraphTensor
     from ....profiles.graph.module_loss import ModuleLoss
 
 __all__ = ["StateEntry", "StateNames"]
@@ -30,8 +32,9 @@ class StateEntry:
     dtype : str
         Its number format there, such as ``float32``.
     parameter : str
-        The graph's parameter that it is, which several entries may be (tied weights). Empty: the loss does not depend
-        on it; it leaves the run as it entered it.
+        The graph's parameter that it is, which several entries may be (tied weights), or that it is together with
+        others (fused weights, `Tensor.part`). Empty: the loss does not depend on it; it leaves the run as it entered
+        it.
     """
 
     key: str
@@ -42,9 +45,18 @@ class StateEntry:
 
 @dataclass(frozen=True, slots=True)
 class StateNames:
-    """All entries, in the state dict's order."""
+    """All entries, in the state dict's order.
+
+    Parameters
+    ----------
+    entries : tuple of StateEntry
+        Of the state dict.
+    parts : tuple of Tensor
+        The graph's tensors that are parts of a parameter.
+    """
 
     entries: tuple[StateEntry, ...]
+    parts: tuple[GraphTensor, ...] = ()
 
     @classmethod
     def of_module(cls, module: ModuleLoss, graph: Graph) -> StateNames:
@@ -56,22 +68,26 @@ class StateNames:
             # A tied weight has in the graph the first of its names.
             first.setdefault(id(x), name)
         canonical = {name: first[id(x)] for name, x in every}
-        known = {t.name for t in graph.parameters}
+        parts = _parts(graph)
+        known = {t.name for t in graph.parameters} | parts_of(parts).keys()
         found = [
             (key, x, next((n for n in (canonical.get(key, key), key) if n in known), ""))
             for key, x in own.state_dict().items()
         ]
-        return cls(tuple(StateEntry(key, tuple(x.shape), _word(x), name) for key, x, name in found))
+        return cls(tuple(StateEntry(key, tuple(x.shape), _word(x), name) for key, x, name in found), parts)
 
     @classmethod
     def of_graph(cls, graph: Graph) -> StateNames:
-        """Entries of a model of which there is the graph alone: its parameters."""
-        return cls(tuple(StateEntry(t.name, t.shape, t.dtype, t.name) for t in graph.parameters))
+        """Entries of a model of which there is the graph alone: its parameters, those in parts as wholes."""
+        named = {(t.name if t.part is None else t.part.of): t for t in graph.parameters}
+        shapes = {name: t.shape if t.part is None else t.part.shape for name, t in named.items()}
+        return cls(tuple(StateEntry(n, shapes[n], t.dtype, n) for n, t in named.items()), _parts(graph))
 
     @classmethod
-    def read(cls, document: Sequence[Sequence[Any]]) -> StateNames:
-        """What `document` wrote."""
-        return cls(tuple(StateEntry(key, tuple(shape), dtype, name) for key, shape, dtype, name in document))
+    def read(cls, document: Sequence[Sequence[Any]], graph: Graph) -> StateNames:
+        """What `document` wrote, of this graph."""
+        entries = tuple(StateEntry(key, tuple(shape), dtype, name) for key, shape, dtype, name in document)
+        return cls(entries, _parts(graph))
 
     def document(self) -> list[list[Any]]:
         """The entries as JSON can hold them."""
@@ -109,7 +125,13 @@ class StateNames:
                     f"run: {where}: {entry.key!r} is tied to {entry.parameter!r} in the model, and differs from it here"
                 )
             found[entry.parameter] = x
-        return found
+        return apart(found, self.parts)
+
+    def whole(self, values: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Weights or gradients by the graph's names, with fused ones put together."""
+        import torch
+
+        return together({name: torch.as_tensor(x) for name, x in values.items()}, self.parts)
 
     def state(self, weights: Mapping[str, Any], kept: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The state dict of whole weights by the graph's names.
@@ -121,9 +143,7 @@ class StateNames:
         kept : mapping
             Key -> what an entry that the loss does not depend on was.
         """
-        import torch
-
-        tensors = {name: torch.as_tensor(x) for name, x in weights.items()}
+        tensors = self.whole(weights)
         found: dict[str, Tensor] = {}
         for entry in self.entries:
             if entry.parameter in tensors:
@@ -138,6 +158,10 @@ class StateNames:
 
         rest = [e.key for e in self.entries if not e.parameter and e.key in state]
         return {key: torch.as_tensor(state[key]).detach().cpu() for key in rest}
+
+
+def _parts(graph: Graph) -> tuple[GraphTensor, ...]:
+    return tuple(t for t in graph.parameters if t.part is not None)
 
 
 def _word(x: Tensor) -> str:

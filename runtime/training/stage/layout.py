@@ -77,6 +77,10 @@ class ParameterRun:
         Bytes of an element, as planned.
     storage, state : Layout
         Layout of the weights between iterations, and that of gradient and optimiser state.
+    dtype : str
+        Type in the graph; empty for what is no parameter there.
+    trained : bool
+        Whether it has a gradient and an optimiser state.
     """
 
     name: str
@@ -84,6 +88,8 @@ class ParameterRun:
     itemsize: int
     storage: Layout
     state: Layout
+    dtype: str = ""
+    trained: bool = False
 
 
 def differentiable(graph: Graph) -> dict[str, bool]:
@@ -278,7 +284,8 @@ def _parameter(plan: TrainingPlan, number: int, graph: Graph, name: str, shape: 
     state = parse_layout(entry.optimizer_states.get(name, text), len(full), shape, where)
     for layout in (storage, state):
         local_shape(full, layout, shape, where)
-    return ParameterRun(name, full, _itemsize(graph, name), storage, state)
+    tensor = graph.tensors[name]
+    return ParameterRun(name, full, _itemsize(graph, name), storage, state, tensor.dtype, tensor.trainable)
 
 
 def _same(given: Layout, follows: Layout, where: str) -> None:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from ....errors import RunError
 from ....profiles.graph.compute.draws import Draws, draws_at_random
 from ....profiles.graph.compute.loops import Local
-from ....profiles.graph.compute.operators import compute, contraction_gradient
 from ..optimizer import Shard, Step, Stepping
 from ..wires.bundles import run_bundled
 from ..wires.comm import Axes, MeshComm
 from ..wires.layout import Layout, whole
 from ..wires.routes import Route, route
 from .layout import OperatorRun, StageLayout
+from .precision import Precision
 from .tape import Passing, Taped, hidden_results
 
 if TYPE_CHECKING:
@@ -54,16 +54,21 @@ class StageRunner:
         Name of the graph's loss.
     redo : sequence of sequence of int, optional
         Groups of operators, by position in the stage, whose results are recomputed in the backward pass.
+    precision : Precision, optional
+        What is computed in half precision; by default nothing.
     """
 
     def __init__(
         self, layout: StageLayout, comm: MeshComm, *, inputs: Callable[[str, int], Tensor],
         parameter: Callable[[str], Tensor], optimizer: Stepping, microbatches: int, loss: str,
-        redo: tuple[tuple[int, ...], ...] = (),
+        redo: tuple[tuple[int, ...], ...] = (), precision: Precision | None = None,
     ) -> None:  # fmt: skip
         self.layout, self.comm, self.inputs = layout, comm, inputs
+        self.precision = precision or Precision()
         self.optimizer, self.microbatches, self.loss = optimizer, microbatches, loss
         self.weights: dict[str, Tensor] = {}
+        self.masters: dict[str, Tensor] = {}
+        """Float32 masters of weights that are kept in half precision, in the layout of their optimiser states."""
         self.steps: dict[str, Step] = {}
         mesh, every = layout.mesh, layout.parameters.items()
         self._to_state = {n: route(p.storage, p.state, p.full, p.itemsize, mesh, (), True) for n, p in every}
@@ -72,9 +77,13 @@ class StageRunner:
         for name, p in every:
             lie = route(whole(len(p.full)), p.storage, p.full, p.itemsize, mesh)
             self.weights[name] = lie.run(comm, parameter(name)).clone()
-            if self.weights[name].is_floating_point():  # a buffer of integers is read, and never stepped
+            if p.trained:  # frozen weights and buffers are read, and never stepped
                 mine = self._to_state[name].run(comm, self.weights[name])
                 self.steps[name] = optimizer.begin(name, mine, self._shard(name))
+            if self.weights[name].is_floating_point() and self.precision.kept_low(p.dtype, p.trained):
+                if p.trained:
+                    self.masters[name] = self._to_state[name].run(comm, self.weights[name]).clone()
+                self.weights[name] = self.weights[name].to(self.precision.half)
         self._seed, self._iteration = 0, 0
         self._running: dict[int, Passing] = {}
         self._parts: dict[Slot, Tensor] = {}
@@ -129,7 +138,7 @@ class StageRunner:
         statistics: list[Tensor] = []
         self.comm.record = statistics if drop else None
         with torch.set_grad_enabled(tape and not drop):
-            made = compute(self._local(run, microbatch), leaves)
+            made = self.precision.compute(self._local(run, microbatch), leaves)
         self.comm.record = None
         if drop:
             left = [None if a else x for a, x in zip(run.again, leaves, strict=True)]
@@ -177,7 +186,7 @@ class StageRunner:
             return kept.values[name]
         if name in self.weights:
             return self.weights[name]
-        kept.values[name] = self.inputs(name, microbatch)
+        kept.values[name] = self.precision.lowered(name, self.inputs(name, microbatch))
         return kept.values[name]
 
     def backward(self, microbatch: int, gradients: Mapping[str, Tensor], *, weights: bool = True) -> dict[str, Tensor]:
@@ -269,7 +278,7 @@ class StageRunner:
         # Gradients of products need the operands only: without a taped result, computing it again would be wasted.
         if taped.made is None and run.op.kind in ("contraction", "dispatch"):
             xs = [x for x in taped.operands if x is not None]
-            return [(k, contraction_gradient(run.local, xs, k, gradient)) for k in operands]
+            return [(k, self.precision.contraction_gradient(run.local, xs, k, gradient)) for k in operands]
         made = taped.made
         if made is None:
             for k, wants in enumerate(run.wants):
@@ -278,7 +287,8 @@ class StageRunner:
                     x.requires_grad_()
             self.comm.replay = list(taped.statistics)
             with torch.enable_grad():
-                made = compute(self._local(run, microbatch), [x for x in taped.operands if x is not None])
+                xs = [x for x in taped.operands if x is not None]
+                made = self.precision.compute(self._local(run, microbatch), xs)
             self.comm.replay = None
             if split:
                 taped.made = made
@@ -301,7 +311,7 @@ class StageRunner:
         if slot in self._parts:
             self._parts[slot].add_(gradient)
         else:
-            self._parts[slot] = gradient.clone()
+            self._parts[slot] = self.precision.summed(gradient)
 
     # Once an iteration.
 
@@ -332,11 +342,15 @@ class StageRunner:
         """
         self.comm.phase = "update"
         names = list(self.gradients)
-        states = run_bundled(self.comm, [self._to_state[n] for n in names], [self.weights[n] for n in names])
+        plain = [name for name in names if name not in self.masters]
+        parts = run_bundled(self.comm, [self._to_state[n] for n in plain], [self.weights[n] for n in plain])
+        masters = {**self.masters, **dict(zip(plain, parts, strict=True))}
+        states = [masters[name] for name in names]
         for name, mine in zip(names, states, strict=True):
             gradient = self.gradients[name]
             self.steps[name].apply(mine, gradient if scale == 1.0 else gradient * scale, iteration)
-        whole = run_bundled(self.comm, [self._to_storage[n] for n in names], states)
+        new = [x.to(self.weights[name].dtype) for name, x in zip(names, states, strict=True)]
+        whole = run_bundled(self.comm, [self._to_storage[n] for n in names], new)
         self.weights.update(zip(names, whole, strict=True))
 
     def counts_for(self, name: str) -> bool:
