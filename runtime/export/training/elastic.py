@@ -25,6 +25,7 @@ from ...training.own.weights import check_suffix, load_weights, save_weights
 from ...training.own.words import optimizer_of
 from ...training.shards import whole_weights
 from ...training.slices.turns import microbatch_samples
+from ...training.stage.precision import check_precision
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,6 +47,12 @@ def main(folder: Path, arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--lr", type=float, default=1e-3, help="of the plan's optimiser, without --optimizer")
     parser.add_argument("--seed", type=int, default=0, help="of parameters and data that are not given (needs numpy)")
     parser.add_argument("--dtype", default="float32", choices=["float32", "float64"])
+    parser.add_argument(
+        "--precision",
+        default="full",
+        choices=["full", "bf16", "fp16"],
+        help="half precision to compute in, with float32 master weights",
+    )
     parser.add_argument("--timeout", type=float, default=60.0, help="longest wait for another process, seconds")
     parser.add_argument(
         "--gradients", help="write the last iteration's whole gradients and loss here (npz; needs numpy)"
@@ -78,9 +85,10 @@ def _train(folder: Path, said: argparse.Namespace) -> None:
     needed = sum(m.hosts * m.devices for m in plan.meshes)
     if world != needed:
         raise InputError(f"the plan is for {needed} devices, not {world}")
+    check_precision(said.precision, said.dtype, plan)
     if said.save:
         check_suffix(said.save, "save")
-    names = StateNames.read(job["names"])
+    names = StateNames.read(job["names"], graph)
     values, kept = _values(folder, names, said.weights)
     optimizer = _optimizer(plan, [t.name for t in graph.parameters if t.trainable], said)
     inputs = None
@@ -91,6 +99,7 @@ def _train(folder: Path, said: argparse.Namespace) -> None:
     made: dict[str, Any] = {
         "plan": json.dumps(job["plan"]), "graph": json.dumps(job["graph"]), "program": job["program"],
         "seed": said.seed, "iterations": said.iterations, "dtype": said.dtype, "audit": False,
+        "precision": said.precision,
         "keep": "shards" if said.save or said.gradients else "",
         "optimizer": optimizer.document() if torchs else _plain(optimizer),
         "clip_norm": optimizer.clip_norm if torchs else None,
@@ -111,7 +120,7 @@ def _train(folder: Path, said: argparse.Namespace) -> None:
             if said.save:
                 save_weights(said.save, names.state(whole_weights(every, "weight"), kept))
             if said.gradients:
-                _write_gradients(said.gradients, whole_weights(every, "gradient"), losses[-1])
+                _write_gradients(said.gradients, names.whole(whole_weights(every, "gradient")), losses[-1])
     dist.barrier()
     dist.destroy_process_group()
 
