@@ -5,12 +5,15 @@ from dataclasses import replace
 import pytest
 from meshwright.cli import run
 from meshwright.errors import InputError
-from meshwright.profiles.graph import zoo_graph
+from meshwright.profiles.graph import OperatorTimes, zoo_graph
 from meshwright.profiles.graph.costs.measured.model import MeasuredCosts
 from meshwright.profiles.graph.costs.measured.profile import TrainingProfile
 from meshwright.profiles.measure.pool import usable_cores
-from meshwright.profiles.measure.training import Asked, measure_training
+from meshwright.profiles.measure.training import Asked, measure_training, take
 from meshwright.profiles.measure.training.shapes import shapes_of
+from meshwright.runtime.training.measure import in_place
+from meshwright.runtime.training.measure.in_place import fits, measured_in_place
+from meshwright.runtime.training.session import TrainingSession
 
 torch = pytest.importorskip("torch", reason="measuring needs torch")
 ASKED = Asked((2,), devices=2, rounds=1, fast=True)
@@ -46,6 +49,49 @@ def test_it_goes_on_where_it_was_and_measures_all_that_planners_ask_for(graph, f
             assert times.backward_s >= 0
             if op.kind == "contraction":
                 assert times.backward_s > 0
+
+
+def test_sets_are_equally_full(graph, monkeypatch):
+    """A short last set would find its operands in the cache."""
+    monkeypatch.setattr("meshwright.profiles.measure.training.take.TOGETHER", 8)
+    shapes = shapes_of(graph, (2, 4), 4, "float32")[:18]
+    sets = list(take._sets(shapes))
+    assert [one for some in sets for one in some] == shapes
+    assert [len(some) for some in sets] == [8, 5, 5]
+    assert [len(take._filled(some)) for some in sets] == [8, 8, 8]
+    assert {id(one) for one in take._filled(sets[1])} == {id(one) for one in sets[1]}
+    monkeypatch.setattr("meshwright.profiles.measure.training.take.TOGETHER_BYTES", 0)
+    assert [len(take._filled(some)) for some in sets] == [8, 5, 5]
+
+
+def test_shapes_that_no_device_holds_are_left_out_or_refused(graph):
+    shapes, told = shapes_of(graph, (2,), 2, "float32"), list[str]()
+    most = max(map(take._bytes, shapes))
+    kept = take._fitting(shapes, most - 1, told.append)
+    assert len(kept) < len(shapes) and all(take._bytes(one) < most for one in kept)
+    assert "hold more than a device" in told[0]
+    with pytest.raises(InputError, match="give fewer samples"):
+        take._fitting(shapes, 1, told.append)
+
+
+def test_stages_at_work_are_held_against_their_operators(graph, file):
+    profile = TrainingProfile.load(file)
+    assert fits(profile, graph, 2)
+    assert not fits(replace(profile, device=replace(profile.device, usable_memory_bytes=1000)), graph, 2)
+    with TrainingSession(profile.devices) as session:
+        found = measured_in_place(profile, graph, 2, session, rounds=1, iterations=2)
+        again = measured_in_place(replace(found, in_place=(9.0, 9.0)), graph, 2, session, rounds=1, iterations=2)
+    assert found.operators == profile.operators
+    assert all(ratio > 0 for ratio in found.in_place)
+    # What was there before is no part of what is measured; small operators take as they like.
+    assert all(ratio < 9 * 9 for ratio in again.in_place)
+
+
+def test_stages_of_a_pipeline_take_equally_long():
+    times = [OperatorTimes(x, 0.0, 0.0) for x in (1.0, 1.0, 1.0, 3.0, 1.0, 5.0)]
+    assert in_place._cuts(times, 2) == [0, 4, 6]
+    assert in_place._cuts(times, 6) == [0, 1, 2, 3, 4, 5, 6]
+    assert in_place._cuts(times[:3], 1) == [0, 3]
 
 
 def test_collectives_of_every_kind_are_measured(file):

@@ -29,7 +29,8 @@ class MeasuredCosts:
 
     An operator of a shape that was not measured takes what a roofline of the measured rates says, times the median
     ratio of measured to roofline seconds of the same kind of operator and the same pass; of all kinds where none of its
-    kind was measured. A pass that costs nothing by the roofline takes its kind's median seconds.
+    kind was measured. A pass that costs nothing by the roofline takes its kind's median seconds. All are times the
+    profile's ratio of stages at work to sums of operators.
 
     Parameters
     ----------
@@ -60,7 +61,11 @@ class MeasuredCosts:
         found = self._known.get(key)
         if found is None:
             measured = self._measured(op, parts)
-            found = self._known[key] = self._scaled(op, parts) if measured is None else measured.times
+            alone = self._scaled(op, parts) if measured is None else measured.times
+            forward, back = self.profile.in_place
+            found = self._known[key] = OperatorTimes(
+                alone.forward_s * forward, alone.backward_input_s * back, alone.backward_weight_s * back
+            )
         return found
 
     def origin(self, op: Operator, parts: Mapping[str, int]) -> Origin:

@@ -108,6 +108,14 @@ class TrainingProfile(Shown):
         What was measured.
     own : float
         Share of the time in which the processes had their cores.
+    in_place : (float, float)
+        What stages at work take over what the sum of their operators says, forward and backward; 1 where that was not
+        measured.
+
+    Raises
+    ------
+    InputError
+        If these are no positive ratios.
     """
 
     device: DeviceSpec
@@ -120,6 +128,11 @@ class TrainingProfile(Shown):
     operators: tuple[MeasuredOperator, ...] = field(default=(), repr=False)
     collectives: tuple[CollectiveCurve, ...] = ()
     own: float = 1.0
+    in_place: tuple[float, float] = (1.0, 1.0)
+
+    def __post_init__(self) -> None:
+        if len(self.in_place) != 2 or not all(map(_time, self.in_place)):
+            raise InputError(f"in_place: expected two ratios above 0 (got {self.in_place})")
 
     @cached_property
     def by_key(self) -> dict[str, MeasuredOperator]:
@@ -145,6 +158,9 @@ class TrainingProfile(Shown):
         for one in self.collectives:
             ends = [f"{one.n_bytes[k]} bytes {one.seconds[k] * 1e6:.4g} us" for k in (0, -1)]
             yield f"{one.collective} of {one.devices}: {', '.join(ends)}"
+        if self.in_place != (1.0, 1.0):
+            told = ", ".join(f"{ratio:.3g}" for ratio in self.in_place)
+            yield f"stages at work over the sums of their operators, forward and backward: {told}"
         if self.own < OWN:
             yield f"the processes had their cores in {self.own:.0%} of the time: measure again on a quiet machine"
 
@@ -153,7 +169,7 @@ class TrainingProfile(Shown):
         head = {
             "kind": KIND, "version": VERSION, "device": asdict(self.device), "machine": self.machine,
             "date": self.date, "versions": dict(self.versions), "devices": self.devices, "rounds": self.rounds,
-            "dtype": self.dtype, "own": self.own,
+            "dtype": self.dtype, "own": self.own, "in_place": self.in_place,
         }  # fmt: skip
         body = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
         for name, rows in (
@@ -191,6 +207,7 @@ class TrainingProfile(Shown):
                 rounds=int(said["rounds"]), dtype=None if said["dtype"] is None else str(said["dtype"]),
                 operators=_read(said, "operators", _read_operator), own=float(said["own"]),
                 collectives=_read(said, "collectives", _read_curve),
+                in_place=cast("tuple[float, float]", tuple(_list(said.get("in_place", [1.0, 1.0]), "in_place"))),
             )  # fmt: skip
         except KeyError as error:
             raise InputError(f"{path}: {error.args[0]}: missing; measure again") from None

@@ -65,6 +65,8 @@ def test_a_file_says_what_was_saved(graph, tmp_path):
         (lambda d: d | {"operators": [d["operators"][0] | {"kind": "wish"}]}, r"operators\[0\]: .*unknown kind"),
         (lambda d: d | {"collectives": [d["collectives"][0] | {"n_bytes": [4, 2]}]}, r"collectives\[0\]: .*rising"),
         (lambda d: d | {"device": d["device"] | {"wings": 2}}, "wings"),
+        (lambda d: d | {"in_place": [1.0, 0.0]}, "in_place: expected two ratios above 0"),
+        (lambda d: d | {"in_place": 1.1}, "in_place: expected a list"),
     ],
 )
 def test_a_damaged_file_is_refused_in_one_line(graph, tmp_path, change, says):
@@ -74,6 +76,21 @@ def test_a_damaged_file_is_refused_in_one_line(graph, tmp_path, change, says):
         TrainingProfile.load(path)
     assert str(path) in str(told.value)
     assert "\n" not in str(told.value)
+
+
+def test_what_stages_take_over_their_operators_is_in_every_operator(graph, tmp_path):
+    """That of cut and whole, measured and scaled ones; files from before there was such a ratio have none."""
+    profile = profile_of(graph)
+    path = replace(profile, in_place=(1.25, 0.5)).save(tmp_path / "p.json")
+    alone, found = MeasuredCosts(profile), MeasuredCosts(TrainingProfile.load(path))
+    for op in graph.operators:
+        for parts in ({}, {"b": 2}):
+            forward, *back = seconds(alone.times(op, parts))
+            assert seconds(found.times(op, parts)) == [1.25 * forward, *(0.5 * x for x in back)]
+    said = json.loads(path.read_text())
+    del said["in_place"]
+    path.write_text(json.dumps(said))
+    assert TrainingProfile.load(path).in_place == (1.0, 1.0)
 
 
 def test_half_a_file_and_none_are_refused(graph, tmp_path):
