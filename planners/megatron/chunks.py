@@ -92,7 +92,7 @@ class Chunks:
             one = replace(one, recompute=one.recompute * 0)
         priced = _Priced.of(shape, cluster, kernels, stack, one, chosen)
         held = _Held.of(shape, c, stack, one, chosen)
-        sizes = dealt(shape, c.pp, c.interleave)
+        sizes = dealt(shape, c)
         count = len(sizes)
         each: list[Chunk] = []
         for s, kinds in enumerate(sizes):
@@ -104,15 +104,18 @@ class Chunks:
         return cls(tuple(each), kernels, chosen)
 
 
-def dealt(shape: TransformerShape, pp: int, interleave: int) -> list[Kinds]:
+def dealt(shape: TransformerShape, c: Settings) -> list[Kinds]:
     """Layers of every chunk, in their order. The embedding, the output layer and each layer that predicts a further
-    token may take a layer's place."""
-    middle, outer = (round(float(x)) for x in stage_layers(shape, pp, interleave))
-    count = pp * interleave
-    sizes = [middle // interleave] * count
-    if middle > outer:
-        sizes[0] -= 1
-        sizes[-1] -= 1 + shape.mtp_layers
+    token may take a layer's place in the first and the last chunk; given numbers are in equal chunks."""
+    found = stage_layers(shape, c.pp, c.interleave, c.first_layers, c.last_layers)
+    first, middle, last = (round(float(x)) for x in found)
+    count = c.pp * c.interleave
+    sizes = [middle // c.interleave] * count
+    for given, stage, layers in ((c.first_layers, 0, first), (c.last_layers, c.pp - 1, last)):
+        if given:
+            sizes[stage :: c.pp] = [layers // c.interleave] * c.interleave
+        elif count > 1:
+            sizes[0 if stage == 0 else -1] -= middle - layers
     kinds = [shape.experts is not None] * shape.layers
     if shape.experts is not None and shape.experts.dense_layers:
         few = shape.experts.dense_layers

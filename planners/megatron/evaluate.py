@@ -69,8 +69,9 @@ class Heads:
 
 
 LEVELS: tuple[tuple[tuple[str, ...], int], ...] = (
-    (("degrees",), 6), (("interleave",), 8), (("microbatch",), 10), (("sequence_parallel",), 14), (("context",), 15),
-    (("ep", "etp"), 19), (("overlap_experts",), 20), (("zero", "shard", "reshard"), 22), (("schedule",), 23),
+    (("degrees",), 6), (("interleave", "first_layers", "last_layers"), 8), (("microbatch",), 10),
+    (("sequence_parallel",), 14), (("context",), 15), (("ep", "etp"), 19), (("overlap_experts",), 20),
+    (("zero", "shard", "reshard"), 22), (("schedule",), 23),
 )  # fmt: skip
 """Axes in the order in which they are chosen, and the last rule (`rules.PROBLEMS`) that can be seen with them: a rule
 looks at none of the axes that are chosen later."""
@@ -181,6 +182,21 @@ def _repeats(columns: Table, stack: Stack, space: Space) -> NDArray[np.bool_]:
         again |= (columns["context"] > 0) & (columns["cp"] == 1)
     if 0 in choices["etp"]:
         again |= (columns["etp"] > 0) & (columns["etp"] == columns["tp"])
+    again |= _even(columns, space)
     if 0 in choices["shard"]:
         again |= (columns["shard"] > 0) & (columns["shard"] == replicas)
     return again
+
+
+def _even(columns: Table, space: Space) -> NDArray[np.bool_]:
+    """Rows that give an end as many layers as the other stages have, while the space has the same row without."""
+    first, last = columns["first_layers"], columns["last_layers"]
+    found = np.zeros(len(first), dtype=bool)
+    if not (first.any() or last.any()):
+        return found
+    others = np.maximum(columns["pp"] - (first > 0) - (last > 0), 1)
+    middle = (space.layers - first - last) // others
+    for name, given in (("first_layers", first), ("last_layers", last)):
+        if 0 in space.choices[name]:
+            found |= (given > 0) & (given == middle)
+    return found

@@ -52,8 +52,10 @@ def megatron_flags(
         flags += [f"--context-parallel-size {c.cp}", f"--cp-comm-type {kind}"]
     flags += _experts(c, shape, stack)
     flags += _latent(shape)
-    uneven = shape.layers % (c.pp * c.interleave) != 0
-    if uneven:
+    given = {"first": c.first_layers, "last": c.last_layers}
+    flags += [f"--decoder-{end}-pipeline-num-layers {n}" for end, n in given.items() if n]
+    uneven = any(given.values()) or shape.layers % (c.pp * c.interleave) != 0
+    if uneven and not any(given.values()):
         flags += ["--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split"]
     if c.interleave > 1:
         flags.append(

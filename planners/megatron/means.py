@@ -17,6 +17,7 @@ DEGREES = ("tp", "pp", "dp", "cp")
 NAMES = (
     "tp", "pp", "dp", "microbatch", "interleave", "recompute", "sequence_parallel", "zero", "cp", "context", "ep",
     "etp", "overlap_experts", "shard", "reshard", "schedule", "offload_optimizer", "offload_activations",
+    "first_layers", "last_layers",
 )  # fmt: skip
 """Columns of a space."""
 AXES = ("degrees", *(name for name in NAMES if name not in DEGREES))
@@ -67,6 +68,8 @@ class Means(Shown):
         Whether the optimizer is on the host; left out: False.
     offload_activations : bool or both, optional
         Whether activations may go to the host meanwhile, as many as are needed; left out: False.
+    first_layers, last_layers : int or several, optional
+        Layers of the first and of the last stage; left out: 0, as many as the others or one less. "all": all numbers.
     """
 
     tp: Choices = None
@@ -87,6 +90,8 @@ class Means(Shown):
     schedule: Choices = None
     offload_optimizer: Choices = None
     offload_activations: Choices = None
+    first_layers: Choices = None
+    last_layers: Choices = None
 
 
 def _several(name: str, given: Any) -> list[Any]:

@@ -70,6 +70,8 @@ class SearchOptions(Means):
         Whether activations may be in the host's memory meanwhile; by default false.
     dtype : {"bf16", "fp16", "fp32", "fp8"}
         What is multiplied.
+    first_layers, last_layers : int or several, optional
+        Layers of the first and of the last stage, of which others have no fewer; by default 0, as even as they go.
     software : {"core", "megatron-2022", "core-deepep"} or several
         Training software: Megatron Core with its overlap, Megatron-LM of 2021 and 2022, or Megatron Core with DeepEP's
         exchange of tokens.

@@ -31,7 +31,8 @@ class Configuration(Shown):
     ----------
     tp, pp, dp, microbatch, interleave, recompute, sequence_parallel, zero
         As in `estimate`.
-    cp, context, ep, etp, overlap_experts, shard, reshard, schedule, offload_optimizer, offload_activations
+    cp, context, ep, etp, overlap_experts, shard, reshard, schedule, offload_optimizer, offload_activations,
+    first_layers, last_layers
         As in `estimate`.
     stack : str
         Name of the training software.
@@ -59,6 +60,8 @@ class Configuration(Shown):
     schedule: str = "1f1b"
     offload_optimizer: bool = False
     offload_activations: bool = False
+    first_layers: int = 0
+    last_layers: int = 0
 
     @property
     def seconds(self) -> float:
@@ -94,6 +97,7 @@ class Configuration(Shown):
         parts = [f"tp {self.tp} pp {self.pp} dp {self.dp} microbatch {self.microbatch}"]
         if self.interleave > 1:
             parts.append(f"interleave {self.interleave}")
+        parts += [f"{n} layers {end}" for end, n in (("first", self.first_layers), ("last", self.last_layers)) if n]
         if self.recompute != "none":
             parts.append(f"{self.recompute} recomputation")
         if self.sequence_parallel:

@@ -44,6 +44,8 @@ class Space(Shown):
         Choices of every other axis by name, numbers ascending, words from the least that is done again, False first.
     stacks : tuple of Stack
         Training software, each with every combination.
+    layers : int
+        Of the model.
     """
 
     devices: int
@@ -51,6 +53,7 @@ class Space(Shown):
     degrees: tuple[tuple[int, ...], ...]
     choices: Mapping[str, tuple[Any, ...]]
     stacks: tuple[Stack, ...]
+    layers: int
 
     @classmethod
     def of(
@@ -101,7 +104,15 @@ class Space(Shown):
             "etp": [0, 1] if mixed else [0],
             "shard": [0, *(d for d in by_device if d >= 8)],
         }
-        usual: dict[str, Sequence[int]] = {**every, "cp": [1], "etp": [1] if mixed else [0], "shard": [0]}
+        every |= dict.fromkeys(("first_layers", "last_layers"), range(layers // 2 + 1))
+        usual: dict[str, Sequence[int]] = {
+            **every,
+            "cp": [1],
+            "etp": [1] if mixed else [0],
+            "shard": [0],
+            "first_layers": [0],
+            "last_layers": [0],
+        }
 
         def of(name: str, least: int = 1) -> tuple[int, ...]:
             given = getattr(some, name)
@@ -137,8 +148,10 @@ class Space(Shown):
             "schedule": words("schedule", some.schedule, SCHEDULES, 1),
             "offload_optimizer": flags("offload_optimizer", some.offload_optimizer, (False,)),
             "offload_activations": flags("offload_activations", some.offload_activations, (False,)),
+            "first_layers": of("first_layers", 0),
+            "last_layers": of("last_layers", 0),
         }
-        return cls(devices, global_batch, degrees, choices, stacks)
+        return cls(devices, global_batch, degrees, choices, stacks, layers)
 
     def __len__(self) -> int:
         """Combinations."""

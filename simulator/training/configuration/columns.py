@@ -20,7 +20,7 @@ FLAGS = ("sequence_parallel", "overlap_experts", "reshard", "offload_optimizer",
 DEFAULTS: dict[str, Any] = {
     "interleave": 1, "recompute": "none", "sequence_parallel": False, "zero": 0, "cp": 1, "context": "ring", "ep": 1,
     "etp": 0, "overlap_experts": False, "shard": 0, "reshard": True, "schedule": "1f1b", "offload_optimizer": False,
-    "offload_activations": False,
+    "offload_activations": False, "first_layers": 0, "last_layers": 0,
 }  # fmt: skip
 """What a column is that is not given."""
 
@@ -43,6 +43,8 @@ class Columns:
         Indices into `CONTEXT` and `SCHEDULES`.
     overlap_experts, reshard, offload_optimizer, offload_activations : array of bool
         As in `Settings`.
+    first_layers, last_layers : array of int64
+        As in `Settings`.
     """
 
     tp: NDArray[np.int64]
@@ -64,6 +66,8 @@ class Columns:
     schedule: NDArray[np.int64]
     offload_optimizer: NDArray[np.bool_]
     offload_activations: NDArray[np.bool_]
+    first_layers: NDArray[np.int64]
+    last_layers: NDArray[np.int64]
 
     @classmethod
     def of(cls, **given: Any) -> Columns:
@@ -100,7 +104,7 @@ class Columns:
         )
         more = [
             f"{name} {getattr(self, name)[row]}"
-            for name in ("cp", "ep", "etp", "shard")
+            for name in ("cp", "ep", "etp", "shard", "first_layers", "last_layers")
             if getattr(self, name)[row] != DEFAULTS[name]
         ]
         rule = rule_text(code, shape, cluster)

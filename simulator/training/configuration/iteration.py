@@ -70,7 +70,7 @@ def iteration(
     ends = end_times(shape, kernels, group, few.microbatch, few.sequence_parallel, stack, few.cp)
 
     p, m = c.pp.astype(float), c.microbatches.astype(float)
-    stages = Stages.of(shape, c.pp, c.interleave)
+    stages = Stages.of_columns(shape, c)
     plain, special = (dense.forward + dense.backward)[back], (mixed.forward + mixed.backward)[back]
     if chosen is not None:
         plain, special = (x + sum(y) for x, y in zip((plain, special), chosen.each, strict=True))
@@ -81,6 +81,9 @@ def iteration(
         joined = _joined(shape, kernels, stack, few)[back]
         last = last * (1 + shape.mtp_layers) + shape.mtp_layers * (special + joined)
     before, behind = spent[0] - spent[1] + first, spent[2] - spent[1] + last  # more than a middle stage
+    spread = sum(  # of what the ends take more, what is in all of their chunks
+        np.where(given > 0, spent[at] - spent[1], 0.0) for given, at in ((c.first_layers, 0), (c.last_layers, 2))
+    )
     both = c.schedule == DUALPIPE  # the first stage and the last are on one device, and take turns
     before, behind = (np.where(both, (before + behind) / 2, x) for x in (before, behind))
     vee = c.schedule == ZB_V  # the first chunk and the last are on the first device
@@ -99,7 +102,15 @@ def iteration(
     share = np.where(c.sequence_parallel | stack.scatter_gather, c.tp, 1)
     hop = pipe.send(size * c.microbatch * shape.seq / c.cp * shape.hidden / share, cluster, kernels.rates)
     times = pipeline_time(
-        spent[1], before, behind, send + hop, c.pp, c.interleave, c.microbatches, overlap=stack.overlap_pipeline
+        spent[1],
+        before,
+        behind,
+        send + hop,
+        c.pp,
+        c.interleave,
+        c.microbatches,
+        overlap=stack.overlap_pipeline,
+        spread=spread,
     )
 
     def layers(*of: Floats, stage: tuple[Floats, Floats] = counts) -> Floats:

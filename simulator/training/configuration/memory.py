@@ -170,7 +170,7 @@ def memory(shape: TransformerShape, stack: Stack, c: Columns, dtype: str, chosen
     n = c.microbatch * (shape.seq / c.cp)
     r = np.where(c.sequence_parallel, t, 1.0)
     h, v, chunks = shape.hidden, padded_vocab(shape, t) / t, c.interleave.astype(float)
-    stages = Stages.of(shape, c.pp, c.interleave)
+    stages = Stages.of_columns(shape, c)
 
     narrow = dtype in COPY_BYTES
     dense, mixed = kept_per_layer(shape, stack, c, size, narrow)
@@ -210,7 +210,7 @@ def memory(shape: TransformerShape, stack: Stack, c: Columns, dtype: str, chosen
     # Of ZeRO 3 without resharding, the gathered parameters stay beside the shards from the forward pass on.
     whole = np.where((c.zero == 3) & ~c.reshard, states[0], 0)
 
-    first, last = device_params(shape, c.tp, c.pp, c.interleave, vee)
+    first, last = device_params(shape, c.tp, c.pp, stages, vee)
     second = np.where(p > 2, stage_params(shape, c.tp, stages, 1), 0.0)
     embedding = dropout * in_first / chunks
     moments = (  # parameters, those of experts, layers kept, ends, temporaries

@@ -37,8 +37,8 @@ works: guesses (PCIe 4.0 x16 has 32 GB/s; eight devices share a host with some h
 
 def most_params(shape: TransformerShape, c: Columns) -> tuple[Floats, Floats]:
     """Parameters of the device that has most: routed experts left out, and those of experts."""
-    stages = Stages.of(shape, c.pp, c.interleave)
-    first, last = device_params(shape, c.tp, c.pp, c.interleave, c.schedule == ZB_V)
+    stages = Stages.of_columns(shape, c)
+    first, last = device_params(shape, c.tp, c.pp, stages, c.schedule == ZB_V)
     middle = stage_params(shape, c.tp, stages, 1)
     if shape.experts is None:
         ends = np.maximum(first, last)

@@ -24,7 +24,9 @@ PROBLEMS = (
     "tp: expected a divisor of heads {heads}",
     "tp: expected a divisor of kv_heads {kv_heads}",
     "tp: expected a divisor of ffn {ffn}",
-    "pp x interleave: expected a divisor of layers {layers}, or of two more (embedding and output count as layers)",
+    "pp x interleave: expected a divisor of layers {layers}, or of two more (embedding and output count as layers), "
+    "or of what first_layers and last_layers leave to other stages, which hold no fewer "
+    "(with interleave 1, where layers predict further tokens)",
     "interleave: more than 1 needs pp > 1",
     "global_batch: expected a multiple of dp x microbatch",
     "interleave: needs a number of microbatches that pp divides",
@@ -99,7 +101,8 @@ def problems_of(c: Columns, shape: TransformerShape, cluster: Cluster) -> NDArra
         )
     bubbles, twice, vee = c.schedule != ONE_F_ONE_B, c.schedule == DUALPIPE, c.schedule == ZB_V
     fewest = np.select([twice, vee], [2 * pp, 2 * pp - 1], pp)
-    laid = np.where(vee, (v != 2) | (shape.layers % (2 * pp) != 0), v > 1)
+    laid = np.where(vee, (v != 2) | (shape.layers % (2 * pp) != 0) | (c.first_layers + c.last_layers > 0), v > 1)
+    layers = (shape.layers % (pp * v) != 0) & ~uneven(shape, pp, v)
     checks = (
         small,
         (c.zero < 0) | (c.zero > 3),
@@ -107,7 +110,7 @@ def problems_of(c: Columns, shape: TransformerShape, cluster: Cluster) -> NDArra
         shape.heads % tp != 0,
         shape.kv_heads % tp != 0,
         shape.ffn % tp != 0,
-        (shape.layers % (pp * v) != 0) & ~uneven(shape, pp, v),
+        np.where((c.first_layers != 0) | (c.last_layers != 0), _ends(shape, c, pp, v), layers),
         (v > 1) & (pp == 1),
         c.global_batch % (dp * b) != 0,
         (v > 1) & (m % pp != 0),
@@ -126,6 +129,17 @@ def problems_of(c: Columns, shape: TransformerShape, cluster: Cluster) -> NDArra
     for code in range(len(checks), 0, -1):  # backwards, so that the first problem is written last and stays
         found[checks[code - 1]] = code
     return found
+
+
+def _ends(shape: TransformerShape, c: Columns, pp: NDArray[np.int64], v: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether layers that the ends are given leave no equal chunks, or fewer, to the other stages."""
+    a, b = c.first_layers, c.last_layers
+    others = pp - (a > 0) - (b > 0)
+    rest, many = shape.layers - a - b, np.maximum(others, 1)
+    unequal = (a % v != 0) | (b % v != 0) | (rest % (many * v) != 0)
+    # An end whose last chunk is several times its first: interleaved rounds wait for it, which no formula here says.
+    unequal |= (v > 1) & (shape.mtp_layers > 0)
+    return (a < 0) | (b < 0) | (others < 1) | unequal | (rest < many * np.maximum(a, b))
 
 
 def uneven(shape: TransformerShape, pp: NDArray[np.int64], interleave: NDArray[np.int64]) -> NDArray[np.bool_]:

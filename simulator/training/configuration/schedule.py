@@ -55,6 +55,7 @@ def pipeline_time(
     microbatches: Any,
     *,
     overlap: bool,
+    spread: Any = 0.0,
 ) -> PipelineTime:
     """Time of m microbatches through p stages in 1F1B, with v chunks of layers per stage.
 
@@ -78,12 +79,14 @@ def pipeline_time(
         p, v and m.
     overlap : bool
         Whether interleaved schedules hide their exchanges.
+    spread : array
+        Of what both ends take more, what all of their chunks share; the rest is in one chunk.
     """
     t, e0, e1, x = (np.asarray(a, dtype=float) for a in (stage, first_extra, last_extra, send))
     p, v, m = (np.asarray(a, dtype=float) for a in (pp, interleave, microbatches))
     ends = np.maximum(e0, e1)
     slowest = t + np.where(p == 1, e0 + e1, np.where(p > 2, np.maximum(ends, 0.0), ends))
-    bubble = (p - 1) * t / v + e0 + e1 - (slowest - t)
+    bubble = (p - 1) * t / v + e0 + e1 - np.asarray(spread, dtype=float) * (1 - 1 / v) - (slowest - t)
     hidden = (v > 1) & overlap
     waiting = t + np.maximum(ends + (2 * v - 1) * x, np.where(p > 2, 2 * v * x, -np.inf))
     steady = np.where(hidden, 0.0, m * (waiting - slowest))

@@ -59,6 +59,10 @@ class Settings(Shown):
     offload_activations : bool
         Whether what `recompute` leaves may be in the host's memory meanwhile, by classes of tensors, the cheapest that
         fits.
+    first_layers, last_layers : int
+        Layers of the first and of the last stage, where others have more (Megatron's
+        ``--decoder-first-pipeline-num-layers`` and ``-last-``), in equal chunks; 0: as many as the others, or one less
+        where only so they divide.
 
     Raises
     ------
@@ -86,6 +90,8 @@ class Settings(Shown):
     schedule: str = "1f1b"
     offload_optimizer: bool = False
     offload_activations: bool = False
+    first_layers: int = 0
+    last_layers: int = 0
 
     def __post_init__(self) -> None:
         expected = {name: f"one of {', '.join(words)}" for name, words in WORDS.items()}

@@ -49,13 +49,14 @@ def layer_params(shape: TransformerShape, tp: Any, *, mixed: bool = False) -> Fl
 
 
 def device_params(
-    shape: TransformerShape, tp: Any, pp: Any, interleave: Any = 1, vee: Any = False
+    shape: TransformerShape, tp: Any, pp: Any, stages: Stages | None = None, vee: Any = False
 ) -> tuple[Floats, Floats]:
     """Parameters on one device of the first and of the last stage, routed experts left out. A tied embedding is on both
-    ends of a pipeline, as in Megatron; so is one that layers for further tokens use. `vee`: the model's last chunk is
+    ends of a pipeline, as in Megatron; so is one that layers for further tokens use. `stages`: as even as they go,
+    unless they are given. `vee`: the model's last chunk is
     on the first device, whose last device has layers alone."""
     t, p = np.asarray(tp, dtype=float), np.asarray(pp, dtype=float)
-    stages = Stages.of(shape, pp, interleave)
+    stages = stages or Stages.of(shape, pp)
     layers = [stage_params(shape, tp, stages, k) for k in (0, 2)]
     vocabulary = padded_vocab(shape, t) * shape.hidden / t
     positions = 0 if shape.gated else shape.seq * shape.hidden

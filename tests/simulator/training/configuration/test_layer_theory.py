@@ -126,7 +126,7 @@ def test_stages_hold_every_parameter_once(shape: TransformerShape) -> None:
     assert float(first) == float(last) == shape.params
     for pp in (2, 4, 8):
         first, last = device_params(shape, 1, pp)
-        middle = float(stage_layers(shape, pp)[0] * layer_params(shape, 1))
+        middle = float(stage_layers(shape, pp)[1] * layer_params(shape, 1))
         twice = shape.vocab * shape.hidden if shape.tied else 0
         assert float(first) + float(last) + (pp - 2) * middle == shape.params + twice
 
