@@ -84,6 +84,7 @@ class Roofline:
     dtype: str | None
     grid: Grid | None
     source: str
+    fp8: bool = False
     _known: dict[tuple[object, ...], OperatorTimes] = field(default_factory=dict[tuple[object, ...], OperatorTimes])
 
     def times(self, op: Operator, parts: Mapping[str, int]) -> OperatorTimes:
@@ -91,6 +92,7 @@ class Roofline:
         key = (
             *(op.kind, op.formula, op.loops, op.dtype, op.flops, op.saves, op.attributes.get("causal", False)),
             tuple(sorted(item for item in parts.items() if item[1] != 1)),
+            op.layer >= 0 and self.fp8,
         )
         found = self._known.get(key)
         if found is None:
@@ -116,18 +118,22 @@ class Roofline:
     def _products(self, on: Local) -> OperatorTimes:
         seconds, saves = {True: 0.0, False: 0.0}, set(on.operator.saves)
         operands = set(range(len(on.operator.inputs)))
+        op = on.operator
+        weighs = op.kind == "contraction" and any(map(on.is_weight, operands))
+        eight = self.fp8 and weighs and op.layer >= 0 and DTYPE_BYTES[op.dtype] == 2
         for k in sorted(operands):
             if saves and not operands - {k} <= saves:
                 continue  # what its gradient would be made of is not kept: it has none (images, masks)
-            seconds[on.is_weight(k)] += self.product_s(on.gradient(k), on.operator.dtype)
-        return OperatorTimes(self.product_s(on.forward(), on.operator.dtype), seconds[False], seconds[True])
+            seconds[on.is_weight(k)] += self.product_s(on.gradient(k), op.dtype, eight)
+        return OperatorTimes(self.product_s(on.forward(), op.dtype, eight), seconds[False], seconds[True])
 
-    def product_s(self, p: Product, dtype: str) -> float:
+    def product_s(self, p: Product, dtype: str, eight: bool = False) -> float:
         """Seconds of a matrix product: tiles of its result, dealt to the multiprocessors in waves, or its bytes.
 
-        Measured tables replace the tiles where there is one product of a type that they hold.
+        Measured tables replace the tiles where there is one product of a type that they hold. `eight`: in 8 bits. What
+        makes an operand writes its 8-bit copy, which is read: as many bytes as a half-precision operand that is read.
         """
-        r, peak = self.rates, peak_flops(self.device, dtype)
+        r, peak = self.rates, peak_flops(self.device, dtype) * (self.rates.eight if eight else 1.0)
         moved_s = p.bytes / self.stream
         if self.grid is not None and p.batch == 1 and DTYPE_BYTES[dtype] == 2:
             return max(float(self.grid.at(p.m, p.n, p.k)[0]) / r.sustained, moved_s)
@@ -214,7 +220,9 @@ class Roofline:
         return self.device.memory_bandwidth_bytes_per_s * self.rates.memory
 
 
-def roofline(device: DeviceSpec, dtype: str | None = None, tables: KernelTables | None = None) -> Roofline:
+def roofline(
+    device: DeviceSpec, dtype: str | None = None, tables: KernelTables | None = None, *, fp8: bool = False
+) -> Roofline:
     """Cost model of one type of device: products by shape, everything else by its bytes.
 
     Time of a kernel = launch + max(products, bytes / (bandwidth x share)). Products: tiles in waves at the family's
@@ -229,13 +237,21 @@ def roofline(device: DeviceSpec, dtype: str | None = None, tables: KernelTables 
         Type that all floating-point operators are computed in; by default each in its own.
     tables : KernelTables, optional
         Measured GEMMs (A100, H100, H200), for half-precision products without a batch.
+    fp8 : bool
+        Whether half-precision products with weights of repeated layers are computed in 8 bits, forward and backward, as
+        Transformer Engine does. Bytes, memory and everything else stay half precision's: it is a cost alone.
 
     Raises
     ------
     InputError
-        If the device has no FLOP/s or bandwidth, the type is unknown, or the tables hold no half-precision GEMMs.
+        If the device has no FLOP/s or bandwidth, the type is unknown, the tables hold no half-precision GEMMs, or 8-bit
+        products are asked for of a device that has none, or of tables.
     """
     rates = rates_of(device)
+    if fp8 and not rates.eight:
+        raise InputError(f"roofline: fp8 needs 8-bit tensor cores, Hopper or later (got {device.name!r})")
+    if fp8 and tables is not None:
+        raise InputError(f"roofline: fp8: expected no tables, which hold half-precision products (got {tables.name!r})")
     if dtype is not None and dtype not in DTYPE_BYTES:
         raise InputError(f"roofline: unknown dtype {dtype!r}; known: {', '.join(DTYPE_BYTES)}")
     grid: Grid | None = None
@@ -245,4 +261,5 @@ def roofline(device: DeviceSpec, dtype: str | None = None, tables: KernelTables 
             raise InputError(f"tables: expected GEMMs of {TABLE_DTYPE} in {tables.name!r} (there are none)")
         grid = tables.operators.gemm[TABLE_DTYPE]
         source += f"; GEMMs measured: {tables.source or tables.name}"
-    return Roofline(device, rates, dtype, grid, source)
+    source += "; products of layers' weights in 8 bits" if fp8 else ""
+    return Roofline(device, rates, dtype, grid, source, fp8)

@@ -36,6 +36,8 @@ class Rates:
         The same ratio for bfloat16.
     source : str
         Where the figures come from.
+    eight : float
+        Rate of 8-bit products over that of half precision; 0: the device has none.
     """
 
     multiprocessors: int
@@ -50,6 +52,7 @@ class Rates:
     single: float
     brain: float
     source: str
+    eight: float = 0.0
 
 
 _GEMM = "products: public bf16 GEMM tables at sustained clocks; memory: 0.8 of the data sheet"
@@ -61,7 +64,11 @@ _FAMILIES: dict[str, Rates] = {
         "float32 15.7 TFLOP/s: V100 SXM2 data sheet; shares of the peak estimated from A100's, no measurement",
     ),
     "a100": Rates(108, 0.92, 0.913, 3e-6, 2e-6, 0.80, 0.63, 0.56, 500, 0.5, 1.0, f"{_GEMM}; float32 as TF32"),
-    "h100": Rates(132, 0.92, 0.830, 2e-6, 2e-6, 0.80, 0.65, 0.55, 800, 0.5, 1.0, f"{_GEMM}; float32 as TF32"),
+    "h100": Rates(
+        132, 0.92, 0.830, 2e-6, 2e-6, 0.80, 0.65, 0.55, 800, 0.5, 1.0,
+        f"{_GEMM}; float32 as TF32; 8 bits: 1,979 of 989 TFLOP/s (data sheet), of which products reach 0.84 of the "
+        "share that half precision reaches (as in the training estimates)", 2.0 * 0.84,
+    ),
     "cpu": Rates(0, 0.80, 1.0, 0.0, 3e-6, 0.80, 0.40, 0.32, 500, 1.0, 1.0, "round figures; peaks are float32's"),
 }  # fmt: skip
 _OTHER = Rates(0, 0.80, 1.0, 0.0, 3e-6, 0.80, 0.40, 0.32, 500, 0.5, 1.0, "round figures for an unknown device")

@@ -82,6 +82,22 @@ def test_given_type_replaces_the_operators_own():
     assert as_single == roofline(V100).times(matmul(dtype="float32"), {})
 
 
+def test_8_bits_are_a_cost_of_the_products_of_layers():
+    """Large ones take 1 / (2 x 0.84) of half precision's time, and nothing else changes."""
+    h100 = device("h100-80gb")
+    half, eight = roofline(h100), roofline(h100, fp8=True)
+    inside = replace(matmul(8, 4096, 8192, 8192, "bfloat16"), layer=0)
+    ratio = half.times(inside, {}).forward_s / eight.times(inside, {}).forward_s
+    assert 0.9 * 1.68 < ratio <= 1.68
+    assert half.times(inside, {}).backward_weight_s > 1.4 * eight.times(inside, {}).backward_weight_s
+    loops = (Loop("b", 8, batch=True), Loop("s", 2048), Loop("h", 128), Loop("n", 2048))
+    scores = Operator("qk", "contraction", "b s h, b h n -> b s n", ("q", "k"), loops, "bfloat16", layer=0)
+    for same in (replace(inside, layer=-1), replace(inside, dtype="float32"), scores):
+        assert half.times(same, {}) == eight.times(same, {})
+    with pytest.raises(InputError, match="fp8 needs 8-bit tensor cores, Hopper or later"):
+        roofline(V100, fp8=True)
+
+
 def test_a_thin_product_takes_its_bytes():
     op = matmul(1, 1, 8192, 8192)
     best = 2 * 8192 * 8192 / (900e9 * 0.8)
@@ -129,6 +145,7 @@ def test_rates_are_those_of_the_training_estimates():
             "flash_half_seq",
         ):
             assert getattr(ours, field) == getattr(theirs, field), field
+        assert ours.eight == 2.0 * theirs.fp8
 
 
 def test_repeated_layers_are_computed_once():
