@@ -46,10 +46,9 @@ def load_profile(case: TrainingCase, folder: Path) -> TrainingProfile:
 def measured_cluster(cluster: Cluster, case: TrainingCase, profile: TrainingProfile) -> Cluster:
     """A case's cluster with measured rates, links and collectives; what the case says itself stays."""
     spec, found = cluster.spec, profile.device
-    changed = replace(
-        spec, peak_flops=found.peak_flops, memory_bandwidth_bytes_per_s=found.memory_bandwidth_bytes_per_s,
-        source=profile.about,
-    )  # fmt: skip
+    # Planners of graphs take the cluster's memory for optimizer steps alone; operators have the profile's costs.
+    memory = profile.update_bytes_per_s or found.memory_bandwidth_bytes_per_s
+    changed = replace(spec, peak_flops=found.peak_flops, memory_bandwidth_bytes_per_s=memory, source=profile.about)
     if case.cluster.intra_node_bandwidth is not None or case.cluster.link_scale != 1.0:
         return replace(cluster, device=changed)  # what was measured went over other links
     changed = replace(changed, intra_node=found.intra_node)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ....profiles.graph import Graph, OperatorTimes
+from ....profiles.graph import Graph, OperatorTimes, parameter_bytes
 from ....profiles.graph.costs.measured.model import MeasuredCosts
 from ....profiles.graph.costs.measured.profile import TrainingProfile
 from ....profiles.graph.operator import DTYPE_BYTES
@@ -51,7 +51,7 @@ def measured_in_place(
     profile: TrainingProfile, graph: Graph, batch: int, session: TrainingSession, *, rounds: int = 3,
     iterations: int = 5, seed: int = 0,
 ) -> TrainingProfile:  # fmt: skip
-    """The profile with its ratio of stages to operators, forward and backward.
+    """The profile with its ratio of stages to operators, forward and backward, and the rate of optimizer steps.
 
     Parameters
     ----------
@@ -88,7 +88,12 @@ def measured_in_place(
         run_training(plan, graph, seed=seed + turn, iterations=iterations, session=session) for turn in range(rounds)
     ]
     ran = with_service(plan, program_of(plan, in_plan_order(plan, one)), runs)
-    return replace(profile, in_place=_ratios(ran, times))
+    weight, gradient, state = parameter_bytes("float32", "adam")  # what runs here
+    moved = (gradient + 2 * weight + 2 * state) * sum(p.elements for p in one.parameters if p.trainable)
+    updates = sum(stage.update_s for stage in ran.stages)
+    return replace(
+        profile, in_place=_ratios(ran, times), update_bytes_per_s=moved / updates if moved and updates else None
+    )
 
 
 def _cuts(times: Sequence[OperatorTimes], stages: int) -> list[int]:

@@ -84,6 +84,7 @@ def test_stages_at_work_are_held_against_their_operators(graph, file):
         again = measured_in_place(replace(found, in_place=(9.0, 9.0)), graph, 2, session, rounds=1, iterations=2)
     assert found.operators == profile.operators
     assert all(ratio > 0 for ratio in found.in_place)
+    assert found.update_bytes_per_s is not None
     # What was there before is no part of what is measured; small operators take as they like.
     assert all(ratio < 9 * 9 for ratio in again.in_place)
 

@@ -111,11 +111,14 @@ class TrainingProfile(Shown):
     in_place : (float, float)
         What stages at work take over what the sum of their operators says, forward and backward; 1 where that was not
         measured.
+    update_bytes_per_s : float, optional
+        What Adam's step moves in stages at work: gradients and states read, states and weights read and written; None
+        where that was not measured.
 
     Raises
     ------
     InputError
-        If these are no positive ratios.
+        If these are not positive.
     """
 
     device: DeviceSpec
@@ -129,10 +132,13 @@ class TrainingProfile(Shown):
     collectives: tuple[CollectiveCurve, ...] = ()
     own: float = 1.0
     in_place: tuple[float, float] = (1.0, 1.0)
+    update_bytes_per_s: float | None = None
 
     def __post_init__(self) -> None:
         if len(self.in_place) != 2 or not all(map(_time, self.in_place)):
             raise InputError(f"in_place: expected two ratios above 0 (got {self.in_place})")
+        if self.update_bytes_per_s is not None and not _time(self.update_bytes_per_s):
+            raise InputError(f"update_bytes_per_s: expected bytes per second above 0 (got {self.update_bytes_per_s!r})")
 
     @cached_property
     def by_key(self) -> dict[str, MeasuredOperator]:
@@ -161,6 +167,8 @@ class TrainingProfile(Shown):
         if self.in_place != (1.0, 1.0):
             told = ", ".join(f"{ratio:.3g}" for ratio in self.in_place)
             yield f"stages at work over the sums of their operators, forward and backward: {told}"
+        if self.update_bytes_per_s is not None:
+            yield f"optimizer steps: {self.update_bytes_per_s / 1e9:.3g} GB/s"
         if self.own < OWN:
             yield f"the processes had their cores in {self.own:.0%} of the time: measure again on a quiet machine"
 
@@ -170,6 +178,7 @@ class TrainingProfile(Shown):
             "kind": KIND, "version": VERSION, "device": asdict(self.device), "machine": self.machine,
             "date": self.date, "versions": dict(self.versions), "devices": self.devices, "rounds": self.rounds,
             "dtype": self.dtype, "own": self.own, "in_place": self.in_place,
+            "update_bytes_per_s": self.update_bytes_per_s,
         }  # fmt: skip
         body = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
         for name, rows in (
@@ -208,6 +217,7 @@ class TrainingProfile(Shown):
                 operators=_read(said, "operators", _read_operator), own=float(said["own"]),
                 collectives=_read(said, "collectives", _read_curve),
                 in_place=cast("tuple[float, float]", tuple(_list(said.get("in_place", [1.0, 1.0]), "in_place"))),
+                update_bytes_per_s=said.get("update_bytes_per_s"),
             )  # fmt: skip
         except KeyError as error:
             raise InputError(f"{path}: {error.args[0]}: missing; measure again") from None

@@ -13,7 +13,7 @@ from meshwright.profiles.graph.costs.measured.local_operator import LocalOperato
 from meshwright.profiles.graph.costs.measured.model import MeasuredCosts
 from meshwright.profiles.graph.costs.measured.profile import CollectiveCurve, MeasuredOperator, TrainingProfile
 from meshwright.simulator import Cluster
-from meshwright.simulator.mesh import Mesh
+from meshwright.simulator.mesh import BUCKET_BYTES, Mesh
 from meshwright.worlds.training.case import TrainingCase
 from meshwright.worlds.training.measured import measured_cluster
 
@@ -67,6 +67,7 @@ def test_a_file_says_what_was_saved(graph, tmp_path):
         (lambda d: d | {"device": d["device"] | {"wings": 2}}, "wings"),
         (lambda d: d | {"in_place": [1.0, 0.0]}, "in_place: expected two ratios above 0"),
         (lambda d: d | {"in_place": 1.1}, "in_place: expected a list"),
+        (lambda d: d | {"update_bytes_per_s": 0}, "update_bytes_per_s: expected bytes per second above 0"),
     ],
 )
 def test_a_damaged_file_is_refused_in_one_line(graph, tmp_path, change, says):
@@ -152,6 +153,32 @@ def test_collectives_count_as_measured_on_every_mesh_of_the_cluster(graph):
     assert view.seconds("all_gather", 2560, (1,)) < 0.1  # not measured: messages over the link
     plain = Mesh(Cluster(1, 2, "cpu-core"), 1, 2).view((1, 2))
     assert plain.seconds("all_reduce", 2560, (1,)) < 0.1
+
+
+def test_gradients_take_their_share_of_a_measured_bucket(graph):
+    """Without tables a share is the bytes over the bandwidth, without the fixed cost of a message."""
+    case = TrainingCase.model_validate(
+        {"cluster": {"devices": 2, "device": "cpu-core"}, "workload": {"global_batch": 8}}
+    )
+    measured = Mesh(measured_cluster(Cluster(1, 2, "cpu-core"), case, profile_of(graph)), 1, 2).view((1, 2))
+    bucket = measured.seconds("all_reduce", BUCKET_BYTES, (1,))
+    assert measured.shared_seconds("all_reduce", BUCKET_BYTES / 100, (1,)) == pytest.approx(bucket / 100)
+    plain = Mesh(Cluster(1, 2, "cpu-core"), 1, 2).view((1, 2))
+    for view, kind in ((measured, "all_gather"), (plain, "all_reduce")):
+        fixed = view.seconds(kind, 1e-9, (1,))
+        assert view.shared_seconds(kind, 5000, (1,)) == pytest.approx(view.seconds(kind, 5000, (1,)) - fixed)
+    assert measured.shared_seconds("all_reduce", 0, (1,)) == measured.shared_seconds("all_reduce", 9, ()) == 0.0
+
+
+def test_optimizer_steps_move_memory_as_they_were_measured_to(graph):
+    case = TrainingCase.model_validate(
+        {"cluster": {"devices": 2, "device": "cpu-core"}, "workload": {"global_batch": 8}}
+    )
+    rates = [
+        measured_cluster(Cluster(1, 2, "cpu-core"), case, profile).spec.memory_bandwidth_bytes_per_s
+        for profile in (profile_of(graph), replace(profile_of(graph), update_bytes_per_s=3e9))
+    ]
+    assert rates == [CORE.memory_bandwidth_bytes_per_s, 3e9]
 
 
 def test_planners_of_stages_sum_gradients_as_measured(graph):

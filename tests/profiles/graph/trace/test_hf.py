@@ -35,7 +35,7 @@ def apart(graph: Graph, module: Any, inputs: dict[str, torch.Tensor]) -> float:
     loss, gradients = reference.gradients(values, inputs, wanted)
     known, names = {**values, **inputs}, [t.name for t in (*graph.parameters, *graph.inputs)]
     if not known.keys() >= set(names):
-        known |= reference.lifted()
+        known |= reference.lifted(names)
     read = {name: known[name] for name in names}
     read = {name: x.double() if x.is_floating_point() else x for name, x in read.items()}
     leaves = {name: read[name].clone().requires_grad_() for name in wanted if name in read}
