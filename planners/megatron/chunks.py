@@ -44,6 +44,9 @@ class Chunk:
     activation_bytes, logits_bytes : float
         Kept for the backward pass, gradients of weights included; by the output layer, which does all of its backward
         pass at once.
+    busy_s : tuple of tuple of float
+        Of the forward and of the backward pass, seconds of its layers' collectives that no work hides: on ports of
+        devices, and on adapters of nodes.
     """
 
     layers: int
@@ -54,6 +57,7 @@ class Chunk:
     optimizer_bytes: float
     activation_bytes: float
     logits_bytes: float
+    busy_s: tuple[tuple[float, float], tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +104,8 @@ class Chunks:
             seconds = priced.of_chunk(kinds, first, last)
             parameters, optimizer = held.states(kinds, first, last)
             kept = held.activations(kinds, last)
-            each.append(Chunk(sum(kinds), *seconds, parameters, optimizer, kept, held.logits * last))
+            busy = priced.busy(kinds)
+            each.append(Chunk(sum(kinds), *seconds, parameters, optimizer, kept, held.logits * last, busy))
         return cls(tuple(each), kernels, chosen)
 
 
@@ -129,6 +134,8 @@ def dealt(shape: TransformerShape, c: Settings) -> list[Kinds]:
 
 Seconds = tuple[float, float, float]
 """Forward, backward without gradients of weights, and these."""
+Busy = tuple[float, float]
+"""Seconds of collectives on ports of devices, and on adapters of nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +144,7 @@ class _Priced:
 
     kinds: tuple[Seconds, Seconds]
     ends: tuple[Seconds, Seconds]
+    links: tuple[tuple[Busy, Busy], tuple[Busy, Busy]]  # of either kind, forward and backward
 
     @classmethod
     def of(
@@ -161,7 +169,16 @@ class _Priced:
             forward, backward = float(joined.forward[0]), float(joined.backward[0])
             head = head + shape.mtp_layers * (np.array(kinds[1]) + np.array([forward, backward, 0.0]))
         first = float(ends.embedding_forward[0]), float(ends.embedding_backward[0]), 0.0
-        return cls((kinds[0], kinds[1]), (first, (float(head[0]), float(head[1]), float(head[2]))))
+        node = cluster.devices_per_node
+        inside = bool(group.inside[0]), bool(spread.ring.inside[0]), int(one.ep[0] * one.expert_tensor[0]) <= node
+        plain, special = ((_busy(x, 0, inside), _busy(x, 1, inside)) for x in (dense, mixed))
+        return cls((kinds[0], kinds[1]), (first, (float(head[0]), float(head[1]), float(head[2]))), (plain, special))
+
+    def busy(self, kinds: Kinds) -> tuple[Busy, Busy]:
+        """Of a chunk, forward and backward."""
+        (a, b), (c, d) = self.links
+        n, k = kinds
+        return (n * a[0] + k * c[0], n * a[1] + k * c[1]), (n * b[0] + k * d[0], n * b[1] + k * d[1])
 
     def of_chunk(self, kinds: Kinds, first: bool, last: bool) -> Seconds:
         """Of a chunk."""
@@ -176,6 +193,16 @@ def _seconds(layer: LayerTimes, forward: float, backward: float) -> Seconds:
     """Of a layer, with what choices add."""
     weight = float(layer.weight[0])
     return float(layer.forward[0]) + forward, float(layer.backward[0]) - weight + backward, weight
+
+
+def _busy(layer: LayerTimes, way: int, inside: tuple[bool, bool, bool]) -> Busy:
+    """Of a layer: what the estimate charges for tensor and context parallelism and for experts, on the links of each;
+    `inside`: whether their groups are in one node."""
+    charged = layer.tensor[way], layer.context[way], layer.experts[way]
+    ports, adapters = (
+        sum(float(x[0]) for x, near in zip(charged, inside, strict=True) if near == here) for here in (True, False)
+    )
+    return ports, adapters
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ from ...simulator.training import (
     estimate,
 )
 from ...simulator.training.configuration.model import TransformerShape, shape_of
-from .chunks import Chunks
+from ...simulator.training.plan.entries import TrafficOf
+from .chunks import Chunk, Chunks
 
 __all__ = ["training_plan"]
 
@@ -111,6 +112,7 @@ def training_plan(
                 work_bytes=float(work) if last else 0.0,
                 flops=(chunk.layers + further) / (shape.layers + shape.mtp_layers) * layer_flops + head_flops * last,
                 recompute=again,
+                traffic=_traffic(chunk, reduce / shares, meshes[0].hosts > 1),
             )
         )
         begin = end
@@ -133,6 +135,15 @@ def training_plan(
         planner=PlannerEntry(name="megatron-search", options={**said, "stack": stack.name, "shape": _plain(shape)}),
         cost_source=whole.breakdown.source,
     )
+
+
+def _traffic(chunk: Chunk, reduce_s: float, network: bool) -> dict[TrafficOf, tuple[float, ...]]:
+    """What a stage's collectives keep busy, as far as the estimate charges it: what work hides is in no pass's time.
+    Gradients are summed over the `network`, or inside a node."""
+    forward, backward = chunk.busy_s
+    reduce = (0.0, reduce_s) if network else (reduce_s,)
+    said: dict[TrafficOf, tuple[float, ...]] = {"forward": forward, "backward_input": backward, "reduce": reduce}
+    return {name: busy for name, busy in said.items() if any(busy)}
 
 
 def _mesh_of(c: Settings, chunk: int) -> int:

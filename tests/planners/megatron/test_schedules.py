@@ -79,3 +79,22 @@ def test_zb_v_wants_two_chunks_of_equal_layers():
         InputError, match="zb-v interleave 2, one less than two each, and layers 32 that 2 x pp divides"
     ):
         training_plan(LLAMA, H100, 64, **LAID, schedule="zb-v")
+
+
+@pytest.mark.parametrize("shape", [LLAMA, replace(MIXED, mtp_layers=0, experts=Experts(8, 2, 1408))])
+def test_traffic_is_what_the_estimate_charges(shape):
+    """On ports where groups are inside nodes; links that nobody else uses slow nothing."""
+    more = {"ep": 8, "etp": 1} if shape.experts else {"cp": 2}
+    said = {"tp": 8, "pp": 4, "dp": 2 if shape.experts else 1, "microbatch": 1, "sequence_parallel": True, **more}
+    plan = training_plan(shape, H100, 64, **said)
+    time = estimate(shape, H100, global_batch=64, stack=CORE, check_memory=False, **said).breakdown.time
+    middle = plan.stages[1].traffic
+    charged = sum(sum(middle[way]) for way in ("forward", "backward_input")) * plan.microbatches
+    assert charged == pytest.approx(time.tensor_parallel + time.context_parallel + time.expert_parallel, rel=1e-9)
+    assert charged > 0
+    assert (middle["forward"][1] > 0) == ("cp" in said and time.context_parallel > 0)  # of two nodes
+    assert sum(middle["reduce"]) == pytest.approx(time.data_parallel + time.tied_embedding)
+    alone = plan.model_copy(update={"transfers": ()})
+    apart, shared = (simulate_training(alone, links=links).seconds for links in ("apart", "shared"))
+    assert shared == pytest.approx(apart, rel=1e-9)
+    assert simulate_training(plan, links="shared").seconds >= simulate_training(plan).seconds * (1 - 1e-9)
