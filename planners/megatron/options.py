@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ...errors import InputError
 from ...simulator import Cluster
-from ...simulator.training import CORE, MEGATRON_2022, Stack
+from ...simulator.training import CORE, MEGATRON_2022, NEMO_2024, Stack
 from ...simulator.training.configuration.kernels import DTYPE_BYTES, FP8
 from ...wording import nearest
 from ..option_names import options_from
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["SOFTWARE", "SearchOptions"]
 
 DEEPEP = replace(CORE, name="Megatron Core, DeepEP", dispatch_once=True)
-SOFTWARE: Mapping[str, Stack] = {"core": CORE, "megatron-2022": MEGATRON_2022, "core-deepep": DEEPEP}
+SOFTWARE: Mapping[str, Stack] = {
+    "core": CORE, "megatron-2022": MEGATRON_2022, "core-deepep": DEEPEP, "nemo-2024": NEMO_2024,
+}  # fmt: skip
 """Name -> training software."""
 DTYPES = (*DTYPE_BYTES, FP8)
 
@@ -68,13 +70,13 @@ class SearchOptions(Means):
         Whether the optimizer is in the host's memory; by default false.
     offload_activations : bool or both, optional
         Whether activations may be in the host's memory meanwhile; by default false.
-    dtype : {"bf16", "fp16", "fp32", "fp8"}
-        What is multiplied.
     first_layers, last_layers : int or several, optional
         Layers of the first and of the last stage, of which others have no fewer; by default 0, as even as they go.
-    software : {"core", "megatron-2022", "core-deepep"} or several
-        Training software: Megatron Core with its overlap, Megatron-LM of 2021 and 2022, or Megatron Core with DeepEP's
-        exchange of tokens.
+    dtype : {"bf16", "fp16", "fp32", "fp8"}
+        What is multiplied.
+    software : {"core", "megatron-2022", "core-deepep", "nemo-2024"} or several
+        Training software: Megatron Core with its overlap, Megatron-LM of 2021 and 2022, Megatron Core with DeepEP's
+        exchange of tokens, or NeMo's performance recipes, which overlap tensor parallelism and reduce in bf16.
     memory_fraction : float
         Share of a device's memory that a configuration may fill, context and fragmentation included.
 

@@ -38,7 +38,9 @@ SCRIPTS = {
 ELSEWHERE = {
     "breaks-first.yaml", "capacity-study.yaml", "headroom.yaml", "llm-capacity.yaml", "sharing-study.yaml",
     "sweep.yaml", "training-study.yaml", "net.py", "own_backend.py", "planner-gate.yml",
-    "dcgan-costs.json", "dcgan-profiles.json", "test_own_planner.py",
+    "dcgan-costs.json", "dcgan-profiles.json", "test_own_planner.py", "training-deepseek-v3.yaml",
+    "training-llama-4-maverick.yaml", "training-llama-3-405b.yaml", "training-llama-3-70b.yaml",
+    "training-mixtral-8x7b.yaml", "training-mixtral-8x22b.yaml",
 }  # fmt: skip
 HERE = {"plan.json", "sharing.yaml", "sharing-here.yaml"}
 

@@ -73,6 +73,14 @@ class TrainingWorld(OpenWorld):
             "deepspeed": "a configuration of DeepSpeed",
         }
     )  # fmt: skip
+    examples: Mapping[str, str] = MappingProxyType(
+        {
+            name: f"training-{name}.yaml"
+            for name in (
+                "deepseek-v3", "llama-4-maverick", "llama-3-405b", "llama-3-70b", "mixtral-8x7b", "mixtral-8x22b"
+            )
+        }
+    )  # fmt: skip
     studies: Mapping[str, str] = MappingProxyType({"training": "training-study.yaml"})
 
     def planners(self) -> Mapping[str, str]:

@@ -16,6 +16,7 @@ from .later import chosen, reported
 from .megatron import points
 from .mixtures import split as split_mixtures
 from .parallel import runs as parallel_runs
+from .shipped import CASES
 
 __all__ = [
     "EXPERT_SOURCES", "FRESH_SOURCES", "LATER_SOURCES", "MIXTURE_SOURCES", "PARALLEL_SOURCES", "SOURCES", "lines",
@@ -151,7 +152,7 @@ EXPERT_SOURCES = {
 
 def lines(seed: int, tell: Tell) -> tuple[Line, ...]:
     """Both; nothing in them is random."""
-    return (*_terapipe(tell), *_estimates(tell))
+    return (*_terapipe(tell), *_estimates(tell), *_shipped(tell))
 
 
 def _terapipe(tell: Tell) -> Iterator[Line]:
@@ -214,3 +215,16 @@ def _estimates(tell: Tell) -> Iterator[Line]:
                         "simulator.training.estimate", about.by, about.on, about.date, about.sample, about.why,
                         f"{source}; docs/training-estimate.md", Errors.of(found, "%"),
                     )  # fmt: skip
+
+
+def _shipped(tell: Tell) -> Iterator[Line]:
+    tell("the shipped cases of large models")
+    for case in CASES:
+        yield Line(
+            "published", "training", f"seconds of an iteration: {case.file}", "planners.megatron.search",
+            case.source.split("/")[0], f"{case.cluster.n_devices:,} H100", "2024, 2025", "partly",
+            "the shipped cases, whose layouts are pinned to their sources; runs of other lines, estimated by what a "
+            "case can say, and errors were known when they were written",
+            f"{case.source}; docs/configuration-search.md",
+            Errors.of([100 * (case.fastest("published").seconds / case.seconds - 1)], "%"),
+        )  # fmt: skip
