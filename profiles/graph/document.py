@@ -14,6 +14,7 @@ from ...files import readable, write_text
 from .fused.part import FusedPart
 from .graph import Graph
 from .operator import Loop, Operator, Tensor
+from .running import Running
 
 __all__ = ["from_json", "load_graph", "operator_row", "read_operator", "save_graph", "to_json"]
 
@@ -129,6 +130,8 @@ def operator_row(op: Operator) -> dict[str, Any]:
         row["layer"] = op.layer
     if op.nodes:
         row["nodes"] = list(op.nodes)
+    if op.running is not None:
+        row["running"] = op.running.document()
     return row
 
 
@@ -204,11 +207,12 @@ def read_operator(row: dict[str, Any]) -> Operator:
     """
     found = cast("dict[str, Any]", _typed(row, "attributes", dict, {}))
     attributes = {k: tuple(cast("list[Any]", v)) if isinstance(v, list) else v for k, v in found.items()}
+    running = cast("dict[str, Any]", _typed(row, "running", dict, {}))
     return Operator(
         _typed(row, "name", str), _typed(row, "kind", str), _typed(row, "formula", str), _names(row, "inputs"),
         tuple(_loop(word) for word in _typed(row, "loops", str).split()), _typed(row, "dtype", str, "float16"),
         _number(row, "flops", -1.0), _integers(row, "saves", []), attributes, _typed(row, "layer", int, -1),
-        _names(row, "nodes", []),
+        _names(row, "nodes", []), Running.read(running) if running else None,
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from ...reprs import Shown
 from .aten import check_call
 from .fused.part import FusedPart
 from .notation import Dims, Formula, parse
+from .running import Running
 
 __all__ = ["DTYPE_BYTES", "KINDS", "Loop", "Operator", "Tensor"]
 
@@ -157,6 +158,8 @@ class Operator(Shown):
         Repeated block of the model that it belongs to; −1: none.
     nodes : tuple of str
         Calls of the exported program that it came from (`inference_program`); in traced graphs of inference only.
+    running : Running, optional
+        Buffers that a batch norm updates with its statistics.
 
     Raises
     ------
@@ -175,6 +178,7 @@ class Operator(Shown):
     attributes: Mapping[str, Scalar] = field(default_factory=lambda: MappingProxyType({}))
     layer: int = -1
     nodes: tuple[str, ...] = ()
+    running: Running | None = None
 
     def __post_init__(self) -> None:
         where = f"operator {self.name!r}"
@@ -198,6 +202,8 @@ class Operator(Shown):
                 raise InputError(
                     f"{where}: attribute {key!r}: expected text, a finite number or integers (got {value!r})"
                 )
+        if self.running is not None and (self.kind != "norm" or len(formula.operands[0]) < 2):
+            raise InputError(f"{where}: running: expected a norm of channels, the second dimension")
         if self.kind == "call":
             try:
                 check_call(self.attributes, len(self.inputs), frozenset(formula.loops), frozenset(DTYPE_BYTES))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...profiles.graph import Graph
 from ...profiles.graph.document import from_json
 from ...profiles.graph.operator import Operator
+from ...profiles.graph.running import running_buffers
 from ...simulator.training.plan.file import TrainingPlan
 from ...simulator.training.program.actions import Action, Op
 from .executor import Executor
@@ -30,6 +31,7 @@ from .shards import shards_of
 from .single import make_input, make_parameter
 from .slices.job import slice_executor, slice_stages
 from .slices.turns import microbatch_samples
+from .stage.formats import floats_are
 from .stage.layout import StageLayout
 from .stage.precision import Precision
 from .stage.recompute import redone
@@ -118,6 +120,11 @@ def run_job(
         Losses, seconds and spans of each iteration, counted collectives, and where this rank's arrays are (its
         shards themselves, if `keep` is "shards").
     """
+    with floats_are(job["dtype"]):
+        return _run_job(job, rank, timeout, brought or Brought())
+
+
+def _run_job(job: dict[str, Any], rank: int, timeout: timedelta, own: Brought) -> dict[str, Any]:
     import torch
     import torch.distributed as dist
 
@@ -128,9 +135,9 @@ def run_job(
     # torch.distributed wants every rank to make every group, in one order, whether or not the rank is in it.
     every = [MeshComm.create(ranks[s.mesh], s.logical, rank, timeout) for s in plan.stages]
     comms = {number: comm for number, comm in enumerate(every) if comm is not None}
-    own = brought or Brought()
     inputs: Any = own.inputs or _inputs(job, plan, graph, rank)
-    mine = {name for number in comms for op in _operators(plan, graph, number) for name in op.inputs}
+    here = [op for number in comms for op in _operators(plan, graph, number)]
+    mine = {name for op in here for name in op.inputs} | running_buffers(here).keys()
     values = load_values(job["values"], job["dtype"], mine) if "values" in job else own.values_of(mine, job["dtype"])
 
     def parameter(name: str) -> Tensor:

@@ -15,6 +15,7 @@ from ...profiles.graph.compute.draws import Draws
 from ...profiles.graph.compute.values import evaluate, make_input, make_parameter
 from .optimizer import Optimizer, Stepping
 from .own.clipping import norm_scale
+from .stage.formats import floats_are
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -114,11 +115,17 @@ def single_device(
     start : Start, optional
         Weights and data that are the user's.
     """
+    sizes = tuple(samples) or (graph.batch,) * microbatches
+    with floats_are(dtype):
+        return _single_device(graph, seed, sizes, iterations, dtype, optimizer or Optimizer(), start or Start())
+
+
+def _single_device(
+    graph: Graph, seed: int, sizes: Sequence[int], iterations: int, dtype: str, step: Stepping, given: Start
+) -> SingleRun:  # fmt: skip
     import torch
 
-    sizes = tuple(samples) or (graph.batch,) * microbatches
     graphs = {n: graph.with_batch(n) for n in set(sizes)}
-    step, given = optimizer or Optimizer(), start or Start()
     parameters = {p.name: given.parameter(graph, p.name, seed, dtype) for p in graph.parameters}
     trained = {p.name: parameters[p.name].requires_grad_() for p in graph.parameters if p.trainable}
     steps = {name: step.begin(name, value.detach()) for name, value in trained.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -64,6 +64,8 @@ class Local:
         Needed if a statistic loop is cut.
     draws : Draws, optional
         Needed if the operator draws at random.
+    noted : callable, optional
+        Is told the mean and variance that a norm takes, over all devices.
     """
 
     op: Operator
@@ -72,6 +74,7 @@ class Local:
     cut: Mapping[str, Axes] = field(default_factory=dict[str, Axes])
     comm: Comm | None = None
     draws: Draws | None = None
+    noted: Callable[[Tensor, Tensor], None] | None = None
 
     @classmethod
     def of(cls, op: Operator, comm: Comm | None = None, axes: tuple[str, str] = ("", "")) -> Local:

@@ -128,6 +128,8 @@ def _norm(local: Local, operands: Sequence[Tensor]) -> Tensor:
         raise _unknown(op, fn, ("layer", "rms", "batch", "group"))
     dims = tuple(order.index(loop) for loop in over)
     mean, variance = moments(local, x, dims, over, centred=fn != "rms")
+    if local.noted is not None:
+        local.noted(mean, variance)
     y = (x - mean if fn != "rms" else x) * torch.rsqrt(variance + eps)
     for i, parameter in enumerate(affine):
         y = y * parameter if i == 0 else y + parameter

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ....seeds import generator
 from ..graph import Graph
 from ..operator import Operator
+from ..running import started
 from .draws import Draws
 from .loops import Local
 from .operators import compute
@@ -29,11 +30,14 @@ def make_parameter(graph: Graph, name: str, seed: int, dtype: str) -> Tensor:
     What products sum over is normal with variance 1 / (number of terms), so that activations keep their scale; other
     parameters are 1 (first affine parameter of a norm, its running variance) or 0, with noise of 0.1: no gradients may
     agree by symmetry.
-    Buffers of integers are indices of what they pick from, those of truth values have both in every row.
+    Buffers of integers are indices of what they pick from, those of truth values have both in every row; running
+    statistics of batch norms begin as torch's do.
     """
     import numpy as np
     import torch
 
+    if name not in graph.tensors:
+        return started(graph.operators, name, dtype)
     entry = graph.tensors[name]
     random = generator(seed, "parameter", name)
     if not entry.dtype.startswith(("float", "bfloat")):

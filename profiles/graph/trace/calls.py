@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from ..module_loss import in_float64
@@ -277,7 +278,7 @@ def _difference(target: Any, args: Mapping[str, Any], operators: Sequence[Operat
     for v in _values(args):
         tensor(v)
     wanted = [v.name for v in _values(args) if v.grad and leaves[v.name].dtype.is_floating_point]
-    listed = [v for v in (result if isinstance(result, list) else [result]) if isinstance(v, Value)]
+    listed = list(takewhile(lambda v: isinstance(v, Value), result if isinstance(result, list) else [result]))
 
     def torchs(own: dict[str, Tensor]) -> list[Any]:
         def read(v: Value) -> Any:  # what a call writes to must be no leaf

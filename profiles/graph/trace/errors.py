@@ -24,7 +24,7 @@ def why_not(error: Exception, source: str, module: Any) -> str:
     where += _innermost(error)
     text = f"{type(error).__name__}: {error}"
     dependent = ("data-dependent", "DataDependent", "unbacked", "GuardOnData", "aten._local_scalar_dense", "aten.equal",
-                 "is_nonzero", "item() on", "Meta tensors")  # fmt: skip
+                 "is_nonzero", "item() on", "Meta tensors", "SymInt")  # fmt: skip
     if any(word in text for word in dependent):
         return (f"{source}: control flow or shapes that depend on data{where}; expected a static module: choose by "
                 "torch.where or a mask, or give the branch as an option of the module")  # fmt: skip

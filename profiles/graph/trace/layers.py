@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from ..operator import Scalar
+from ..running import Running
 from .draft import Axes
 from .elementwise import pointwise
 from .handlers import drawn
@@ -50,10 +51,29 @@ def _batch_norm(step: Step) -> Result:
     if not a.get("training", a.get("use_input_stats", "no_training" not in step.op)):
         return _evaluated(step, x)
     axes: list[Hashable] = list(range(len(x.dims)))
+    before = len(step.draft.operators)
     over = set(axes) - {1} - ({0} if step.word == "instance_norm" else set())
     fn = "group" if step.word == "instance_norm" else "batch"
     y = _norm(step, (x, axes), (a["weight"], a["bias"]), [1], over, fn, a["eps"])
-    return [y] if len(step.sizes) > 1 else y  # with statistics beside it, which nothing in a graph reads
+    running = None if fn != "batch" else _running(step)
+    if running is not None:
+        made = step.draft.operators
+        made[before] = replace(made[before], running=running)
+    if len(step.sizes) == 1:
+        return y
+    # Beside it are statistics, which nothing in a graph reads, and new running ones, under the names of the old.
+    return [y, None, None, a["running_mean"], a["running_var"]][: len(step.sizes)]
+
+
+def _running(step: Step) -> Running | None:
+    """The buffers that torch updates with the statistics, if it does; of a module the count of microbatches too."""
+    a, draft = step.args, step.draft
+    mean, variance = a["running_mean"], a["running_var"]
+    made = {op.name for op in draft.operators}
+    if mean is None or variance is None or draft.inference or {mean.name, variance.name} & made:
+        return None
+    beside = f"{mean.name.rpartition('.')[0]}.num_batches_tracked".lstrip(".")  # as torch's own modules call it
+    return Running(mean.name, variance.name, float(a["momentum"]), beside if beside in draft.taken - made else "")
 
 
 def _evaluated(step: Step, x: Value) -> Result:

@@ -11,6 +11,7 @@ from ....profiles.graph import Graph
 from ....reprs import Shown
 from ..module_values import module_values
 from ..optimizer import Optimizer
+from ..stage.statistics import kept_statistics
 from .batches import Batch, global_batches
 from .names import StateNames
 from .optimizer import TorchOptimizer
@@ -88,7 +89,12 @@ class Ready:
         InputError
             On data, weights or an optimiser that do not go with the plan.
         """
-        names = StateNames.of_graph(graph) if own.module is None else StateNames.of_module(own.module, graph)
+        kept_up = kept_statistics(plan, graph)
+        names = (
+            StateNames.of_graph(graph, kept_up)
+            if own.module is None
+            else StateNames.of_module(own.module, graph, kept_up)
+        )
         values = {} if own.module is None else module_values(own.module, graph)
         kept: dict[str, Tensor] = {}
         if own.module is not None:

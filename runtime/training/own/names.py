@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -59,8 +59,8 @@ class StateNames:
     parts: tuple[GraphTensor, ...] = ()
 
     @classmethod
-    def of_module(cls, module: ModuleLoss, graph: Graph) -> StateNames:
-        """Entries of the module's own state dict."""
+    def of_module(cls, module: ModuleLoss, graph: Graph, statistics: Collection[str] = ()) -> StateNames:
+        """Entries of the module's own state dict; `statistics` are buffers that the run keeps up to date."""
         own = module.module
         every = (*own.named_parameters(remove_duplicate=False), *own.named_buffers(remove_duplicate=False))
         first: dict[int, str] = {}
@@ -69,7 +69,7 @@ class StateNames:
             first.setdefault(id(x), name)
         canonical = {name: first[id(x)] for name, x in every}
         parts = _parts(graph)
-        known = {t.name for t in graph.parameters} | parts_of(parts).keys()
+        known = {t.name for t in graph.parameters} | parts_of(parts).keys() | set(statistics)
         found = [
             (key, x, next((n for n in (canonical.get(key, key), key) if n in known), ""))
             for key, x in own.state_dict().items()
@@ -77,11 +77,15 @@ class StateNames:
         return cls(tuple(StateEntry(key, tuple(x.shape), _word(x), name) for key, x, name in found), parts)
 
     @classmethod
-    def of_graph(cls, graph: Graph) -> StateNames:
-        """Entries of a model of which there is the graph alone: its parameters, those in parts as wholes."""
+    def of_graph(cls, graph: Graph, statistics: Mapping[str, tuple[int, ...]]) -> StateNames:
+        """Entries of a model of which there is the graph alone: its parameters, those in parts as wholes, and the
+        `statistics` that the run keeps up to date, with their shapes."""
         named = {(t.name if t.part is None else t.part.of): t for t in graph.parameters}
         shapes = {name: t.shape if t.part is None else t.part.shape for name, t in named.items()}
-        return cls(tuple(StateEntry(n, shapes[n], t.dtype, n) for n, t in named.items()), _parts(graph))
+        counts = {op.running.batches for op in graph.operators if op.running is not None}
+        entries = [StateEntry(n, shapes[n], t.dtype, n) for n, t in named.items()]
+        entries += [StateEntry(n, x, "int64" if n in counts else "float32", n) for n, x in statistics.items()]
+        return cls(tuple(entries), _parts(graph))
 
     @classmethod
     def read(cls, document: Sequence[Sequence[Any]], graph: Graph) -> StateNames:

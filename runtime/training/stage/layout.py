@@ -13,6 +13,7 @@ from ....simulator.training.plan.file import OperatorEntry, TrainingPlan
 from ..wires.comm import Axes, MeshComm
 from ..wires.layout import Layout, local_shape, natural, parse_layout, pieces_of, whole
 from ..wires.routes import Hop, Route, finish, route
+from .statistics import kept_statistics
 
 __all__ = ["OperatorRun", "ParameterRun", "StageLayout", "differentiable"]
 
@@ -142,7 +143,7 @@ class StageLayout:
     sent : mapping
         Value that is made here -> later stages that read it.
     parameters : mapping
-        Name of a parameter -> its layouts.
+        Name of a parameter, or of a running statistic of a norm -> its layouts.
     mesh : LogicalMesh
         The mesh by whose links the cheapest routes are chosen.
     samples : int
@@ -174,6 +175,7 @@ class StageLayout:
         received, parameters = dict[str, int](), dict[str, ParameterRun]()
         runs: list[OperatorRun] = []
         first: dict[tuple[str, str, str, tuple[str, str]], int] = {}
+        statistics = kept_statistics(plan, graph)
         scatter = bool(plan.planner.options.get("sequence_parallel", False))
         planned = {(t.source, t.target, t.value): t for t in plan.transfers}
         for op in graph.operators[entry.first : entry.last]:
@@ -213,6 +215,12 @@ class StageLayout:
                 grown = pieces_of(layout, shape) < pieces_of(have, shape)
                 again.append(grown and wants[op.name] and (k in op.saves or name in parameters))
                 needs.append(wants[name] and wants[op.name])
+            if op.running is not None:
+                cut = (layouts[0][1],)
+                for name, full in op.running.shapes(op).items():
+                    if name in statistics:
+                        lies = cut if full else ()
+                        parameters[name] = ParameterRun(name, full, DTYPE_BYTES[op.dtype], lies, lies)
             made = [name for name in op.inputs if name in graph.index]
             twin = -1
             if op.heavy and made == [op.inputs[0]]:

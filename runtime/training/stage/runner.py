@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ....errors import RunError
 from ....profiles.graph.compute.draws import Draws, draws_at_random
 from ....profiles.graph.compute.loops import Local
+from ....profiles.graph.running import updated
 from ..optimizer import Shard, Step, Stepping
 from ..wires.bundles import run_bundled
 from ..wires.comm import Axes, MeshComm
@@ -138,7 +140,7 @@ class StageRunner:
         statistics: list[Tensor] = []
         self.comm.record = statistics if drop else None
         with torch.set_grad_enabled(tape and not drop):
-            made = self.precision.compute(self._local(run, microbatch), leaves)
+            made = self.precision.compute(self._local(run, microbatch, first=not again), leaves)
         self.comm.record = None
         if drop:
             left = [None if a else x for a, x in zip(run.again, leaves, strict=True)]
@@ -170,8 +172,11 @@ class StageRunner:
         """The microbatch's first sample in the iteration, and how many it has."""
         return microbatch * self.layout.samples, self.layout.samples
 
-    def _local(self, run: OperatorRun, microbatch: int) -> Local:
-        """The operator, with what it draws."""
+    def _local(self, run: OperatorRun, microbatch: int, *, first: bool = False) -> Local:
+        """The operator, with what it draws; the first time that it runs, a norm's running statistics see it."""
+        running = run.op.running
+        if first and running is not None and running.mean in self.weights:
+            return replace(run.local, noted=partial(updated, run.op, self.weights))
         if not draws_at_random(run.op):
             return run.local
         draws = Draws(self._seed, self._iteration, *self.samples_of(microbatch))

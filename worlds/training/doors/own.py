@@ -90,5 +90,5 @@ def saved(run: TrainingRun, path: Path) -> str:
     rest = sorted(run.kept)
     stale = [key for key in rest if key.endswith(("running_mean", "running_var"))]
     same = f", of which {len(rest)} that the loss does not depend on are as they were" if rest else ""
-    note = "; running statistics of batch norms are among these: run some batches in training mode" if stale else ""
+    note = "; running statistics of batch norms in several stages are among these" if stale else ""
     return f"{path}: {len(state)} entries{same}{note}"

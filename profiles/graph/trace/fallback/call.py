@@ -47,6 +47,7 @@ def fall_back(step: Step, target: Any, twin: Mapping[str, Any], growth: Size) ->
     from ...compute.calls import draws, why_not_callable
 
     target = _functional(target)
+    step, target, twin = _copied(step, target, twin)
     why = why_not_callable(target)
     if why:
         raise step.unknown(why)
@@ -73,6 +74,18 @@ def _functional(target: Any) -> Any:
         return target
     plain = getattr(torch.ops.aten, word.rstrip("_"), None)
     return getattr(plain, target._overloadname, target)
+
+
+def _copied(step: Step, target: Any, twin: Mapping[str, Any]) -> tuple[Step, Any, Mapping[str, Any]]:
+    """What is written over all of a tensor, repeated to its shape: torch has no gradient of ``copy`` itself."""
+    import torch
+
+    if target is not torch.ops.aten.copy.default or step.args["src"].dtype != step.args["self"].dtype:
+        return step, target, twin
+    sizes = step.sizes[0][:-1] if step.complex else step.sizes[0]
+    args = {"self": step.args["src"], "size": [a for a, _ in sizes], "implicit": False}
+    other = {"self": twin["src"], "size": [b for _, b in sizes], "implicit": False}
+    return replace(step, args=args), torch.ops.aten.expand.default, other
 
 
 def _result(step: Step, target: Any, call: Said, k: int) -> Value:

@@ -17,6 +17,7 @@ from ....training.module_values import module_values
 from ....training.own.names import StateNames
 from ....training.own.weights import save_weights
 from ....training.run import program_of
+from ....training.stage.statistics import kept_statistics
 from ...tree import File, compact
 
 if TYPE_CHECKING:
@@ -34,7 +35,10 @@ ENTRY = "@entry"
 def job_document(plan: TrainingPlan, graph: Graph, module: ModuleLoss | None) -> str:
     """The plan with all of its fields, the graph in the plan's order, every mesh's program, the state dict's names."""
     small = in_plan_order(plan, graph)
-    names = StateNames.of_graph(small) if module is None else StateNames.of_module(module, small)
+    statistics = kept_statistics(plan, small)
+    names = (
+        StateNames.of_graph(small, statistics) if module is None else StateNames.of_module(module, small, statistics)
+    )
     program = program_of(plan, small)
     parts: dict[str, Any] = {
         "plan": _fields(plan),
@@ -58,12 +62,13 @@ def _fields(x: Any) -> Any:
 
 
 def constant_files(plan: TrainingPlan, graph: Graph, module: ModuleLoss | None) -> dict[str, File]:
-    """The module's buffers and constants that the graph reads, and entries of its state dict that it does not."""
+    """The module's buffers and constants that a run reads or updates, and what else its state dict holds."""
     if module is None:
         return {}
     small = in_plan_order(plan, graph)
     state = {key: x for key, x in module.module.state_dict().items() if x.device.type != "meta"}
-    files = {"constants": module_values(module, small), "kept": StateNames.of_module(module, small).kept(state)}
+    names = StateNames.of_module(module, small, kept_statistics(plan, small))
+    files = {"constants": module_values(module, small), "kept": names.kept(state)}
     return {f"{name}.safetensors": File(_bytes(values)) for name, values in files.items() if values}
 
 
