@@ -161,3 +161,22 @@ def test_own_data_and_weights_without_meshwright(words: dict[str, Any], tmp_path
         assert list(state) == list(module.state_dict())
         for key, x in module.state_dict().items():
             assert float((state[key] - x).abs().max()) < 1e-10, key
+
+
+@pytest.mark.slow
+def test_half_precision_of_an_exported_program_is_that_of_a_run(tmp_path: Path) -> None:
+    from meshwright.runtime.training import RunOptions, run_training
+
+    spec = importlib.util.spec_from_file_location("letters", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    letters = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(letters)
+    graph = from_torch(**letters.build(), name="letters")
+    plan = hand_plan(graph, meshes=[(2, 1)], zero=2, global_batch=16, microbatches=2)
+    export_training(plan, "torch", tmp_path / "program", graph=graph)
+    words = ["--iterations", "2", "--precision", "bf16", "--seed", "0"]
+    found = [float(x) for x in re.findall(r"loss (\S+),", alone(tmp_path / "program", tmp_path, words))]
+    half, full = (run_training(plan, graph, iterations=2, options=RunOptions(precision=x)) for x in ("bf16", "full"))
+    assert found == pytest.approx(half.losses, rel=1e-6)
+    assert found != pytest.approx(full.losses, rel=1e-6)
