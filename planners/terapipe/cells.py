@@ -135,6 +135,17 @@ class Cell:
         i, j, b, forward, backward = (np.array(column) for column in zip(*rows, strict=True))
         return fit_latency(i, j, forward, b), fit_latency(i, j, backward, b)
 
+    def busy(self, samples: int, tokens: Sequence[int]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Seconds for which the collectives of all slices of `samples` per replica keep links busy, forward and
+        backward, as `LogicalMesh.busy` counts them."""
+        found = np.zeros((2, 2 + len(self.mesh.mesh.cluster.levels)))
+        for k, length in enumerate(tokens):
+            share = self._shares(samples, length, sum(tokens[:k]))
+            for x in self.sent:
+                busy = self.mesh.busy(x.kind, x.n_bytes * share[x.grows], x.axes)  # pyright: ignore[reportArgumentType]
+                found[int(x.backward)] += x.count * np.array(busy)
+        return tuple(found[0].tolist()), tuple(found[1].tolist())
+
     def activation_bytes(self, tokens: Sequence[int]) -> float:
         """Bytes on one device that are kept for the backward pass of one sample per replica, cut into these slices."""
         share = sum(i * sum(tokens[: k + 1]) for k, i in enumerate(tokens)) / self.tokens**2
@@ -162,12 +173,16 @@ class Cell:
         return w.count * t.forward_s, w.count * (back + (t.forward_s if w.again else 0.0))
 
     def _sending(self, backward: bool, samples: int, length: int, context: int) -> float:
-        share = (1.0, samples * length / self.tokens, samples * length * (length + context) / self.tokens**2)
+        share = self._shares(samples, length, context)
         return sum(
             x.count * self.mesh.seconds(x.kind, x.n_bytes * share[x.grows], x.axes)  # pyright: ignore[reportArgumentType]
             for x in self.sent
             if x.backward == backward
         )
+
+    def _shares(self, samples: int, length: int, context: int) -> tuple[float, float, float]:
+        """What a slice has of a sample's bytes, by the loops over tokens with which they grow."""
+        return 1.0, samples * length / self.tokens, samples * length * (length + context) / self.tokens**2
 
 
 def _grown(op: Operator, samples: int) -> Operator:

@@ -13,7 +13,7 @@ import numpy as np
 from ...profiles.graph import Graph
 from ...simulator.cluster import Cluster
 from ...simulator.plan.entries import PlannerEntry
-from ...simulator.training.plan.entries import ModelEntry, SliceEntry, StageEntry
+from ...simulator.training.plan.entries import ModelEntry, SliceEntry, StageEntry, TrafficOf
 from ...simulator.training.plan.file import TrainingPlan
 from ..alpa.inter.assemble import transfers
 from ..alpa.inter.pricing.intra_pricer import stage_plan
@@ -129,6 +129,7 @@ def emit(
                 parameters=dict(plan.parameters),
                 optimizer_states=dict(plan.optimizer_states),
                 collectives=dict(plan.collectives),
+                traffic=_traffic(plan.traffic, cell, slices),
                 slice_forward_s=tuple(tuple(f for f, _ in each[x]) for x, _ in groupby(slices)),
                 slice_backward_s=tuple(tuple(b for _, b in each[x]) for x, _ in groupby(slices)),
             )
@@ -161,3 +162,15 @@ def emit(
         cost_source=origin.source,
         predicted={},
     )  # fmt: skip
+
+
+def _traffic(
+    whole: Mapping[TrafficOf, tuple[float, ...]], cell: Cell, slices: Sequence[Slice]
+) -> dict[TrafficOf, tuple[float, ...]]:
+    """What a stage's collectives keep busy: those of slices by a microbatch of average size, as its seconds are; once
+    an iteration as the plan of `whole` sequences has them."""
+    each = {x: cell.busy(x.samples, x.tokens) for x in dict.fromkeys(slices)}
+    ways = [np.mean([each[x][way] for x in slices], axis=0).tolist() for way in (0, 1)]
+    said: dict[TrafficOf, tuple[float, ...]] = {"forward": tuple(ways[0]), "backward_input": tuple(ways[1])}
+    said |= {name: busy for name, busy in whole.items() if name in ("reduce", "update")}
+    return {name: busy for name, busy in said.items() if any(busy)}

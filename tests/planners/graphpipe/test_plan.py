@@ -13,6 +13,10 @@ from meshwright.planners.graphpipe.task import Task
 from meshwright.profiles.graph import Graph, zoo_graph
 from meshwright.simulator.cluster import Cluster
 from meshwright.simulator.training import TrainingPlan, simulate_training
+from meshwright.simulator.training.plan.links import plan_links
+from meshwright.simulator.training.plan.loads import plan_loads
+from meshwright.simulator.training.plan.program import plan_program
+from meshwright.simulator.training.program.actions import Op
 
 FOUR, EIGHT = Cluster(1, 4), Cluster(2, 4)
 
@@ -184,3 +188,14 @@ def test_progress_is_told(uno: Graph):
     plan(uno, FOUR, global_batch=64, progress=lines.append)
     assert "candidate stages" in lines[0]
     assert any("simulated" in line for line in lines)
+
+
+def test_all_that_devices_of_a_stage_exchange_are_gradients(uno: Graph):
+    """So a plan needs to say no traffic: its reductions take links all of their time, its passes none."""
+    made = plan(uno, EIGHT, global_batch=1024)
+    loads = plan_loads(made, plan_program(made), plan_links(made))
+    several = {s for s, stage in enumerate(made.stages) if stage.logical[0] > 1 and stage.reduce_s > 0}
+    assert several
+    assert {s for op, s in loads.passes if op == Op.REDUCE} == several
+    assert {op for op, _ in loads.passes} == {Op.REDUCE}
+    assert all(set(use.values()) == {1.0} for use in loads.passes.values())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from meshwright.errors import InputError
 from meshwright.planners.alpa.baseline_megatron import block_stages
@@ -121,3 +123,22 @@ def test_gradients_of_keys_and_values_are_carried():
 def test_graphs_without_slices(name, said):
     with pytest.raises(InputError, match=said):
         token_loops(zoo_graph(name))
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (2, 2)])
+def test_links_are_busy_for_what_slices_send(shape):
+    """A whole sequence's collectives are those of Alpa's stage; slices' take their seconds but for latencies."""
+    found = cell(LLAMA, shape)
+    forward, backward = found.busy(1, (found.tokens,))
+    traffic = found.plan.traffic
+    assert forward == pytest.approx(traffic["forward"], rel=1e-12)
+    both = [traffic[way] for way in ("backward_input", "backward_weight") if way in traffic]
+    assert backward == pytest.approx([sum(busy) for busy in zip(*both, strict=True)], rel=1e-12)
+    spec = replace(CLUSTER.spec, intra_node=replace(CLUSTER.spec.intra_node, latency_s=0.0))
+    swift = replace(found, mesh=Mesh(Cluster(2, 8, spec), 1, shape[0] * shape[1]).view(shape))
+    tokens = (8, 16, 8)
+    for backward, busy in enumerate(swift.busy(3, tokens)):
+        sent = sum(swift._sending(bool(backward), 3, n, sum(tokens[:k])) for k, n in enumerate(tokens))
+        assert busy[0] == pytest.approx(sent, rel=1e-12)
+        assert busy[0] > 0
+        assert not any(busy[1:])
