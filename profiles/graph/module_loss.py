@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -52,12 +52,13 @@ class ModuleLoss:
         """Copies of the buffers, in float64 where they are floating; none of a module on the meta device."""
         return {name: _plain(x.detach()).clone() for name, x in self.module.named_buffers() if x.device.type != "meta"}
 
-    def lifted(self) -> dict[str, Tensor]:
-        """Tensors that the module makes of numbers while it runs, by the names that the graph has for them."""
-        from .trace.export import lifted
+    def lifted(self, names: Collection[str]) -> dict[str, Tensor]:
+        """Tensors that the module makes of numbers while it runs, by the names that a graph with these has for them."""
+        from .trace.export import AS_IT_RUNS, lifted
 
+        as_it_runs = any(name.startswith(AS_IT_RUNS) for name in names)
         with untouched(self.module):
-            return lifted(self.module, self.inputs, self.loss, self.labels)
+            return lifted(self.module, self.inputs, self.loss, self.labels, as_it_runs)
 
     def results(self, values: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> list[Tensor]:
         """What the module gives, flattened, in float64; parameters as for `gradients`."""
@@ -128,7 +129,7 @@ def _plain(x: Tensor) -> Tensor:
 
 @contextmanager
 def untouched(module: Any) -> Iterator[None]:
-    """Put back afterwards what running a module changes: attributes, registered parts, and torch's random numbers.
+    """Put back afterwards what running a module changes: attributes, parts, hooks, and torch's random numbers.
 
     A module may keep what it computed (tables of angles, masks) as attributes. Those that a trial makes are not its
     own.
@@ -136,7 +137,8 @@ def untouched(module: Any) -> Iterator[None]:
     import torch
 
     kept = [(part, dict(vars(part))) for part in module.modules()]
-    inner = [(part, {key: dict(vars(part)[key]) for key in ("_parameters", "_buffers", "_modules")})
+    # Parts that are registered, and hooks: what a module hangs on itself in a trial would otherwise act twice.
+    inner = [(part, {key: dict(x) for key, x in vars(part).items() if key.startswith("_") and isinstance(x, dict)})
              for part in module.modules()]  # fmt: skip
     values = [(x, x.detach().clone()) for x in module.buffers() if x.device.type != "meta"]
     values = [(x, old) for x, old in values if x.numel() <= _LARGEST]
@@ -180,7 +182,8 @@ DRAWN = 0.5
 def _undrawn(func: Any, args: Any, kwargs: Mapping[str, Any]) -> float | None:
     """What every element is that a call draws; None if it draws nothing."""
     word = func._schema.name.removeprefix("aten::").rstrip("_")
-    if word not in ("rand", "rand_like", "randn", "randn_like", "uniform", "normal", "randint", "randint_like"):
+    if word not in ("rand", "rand_like", "randn", "randn_like", "uniform", "normal", "exponential",
+                    "randint", "randint_like"):  # fmt: skip
         return None
     named = {a.name: a.default_value for a in func._schema.arguments} | dict(
         zip((a.name for a in func._schema.arguments), args, strict=False)
@@ -190,6 +193,8 @@ def _undrawn(func: Any, args: Any, kwargs: Mapping[str, Any]) -> float | None:
         return low + math.floor(DRAWN * (named["high"] - low))
     if word == "uniform":
         return named["from"] + DRAWN * (named["to"] - named["from"])
+    if word == "exponential":
+        return -math.log(1.0 - DRAWN) / named["lambd"]
     return named["mean"] + DRAWN * named["std"] if word == "normal" else DRAWN
 
 
@@ -223,7 +228,8 @@ def _mode() -> Any:
             given = (kwargs or {}).get("generator") is not None  # draws of ours, for a check
             drawn = None if given else _undrawn(func, args, kwargs or {})
             if drawn is not None:
-                return (args[0] if name.endswith("_") else func(*args, **(kwargs or {})).double()).fill_(drawn)
+                made = args[0] if name.endswith("_") else func(*args, **(kwargs or {}))
+                return (made.double() if made.dtype in low else made).fill_(drawn)
             written = {i for i, a in enumerate(func._schema.arguments) if a.alias_info and a.alias_info.is_write}
             args = [a if i in written else tree_map(wide, a) for i, a in enumerate(args)]
             kwargs = {key: tree_map(wide, a) if key != "out" else a for key, a in (kwargs or {}).items()}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError
 from ...profiles.graph import Graph
+from ...profiles.graph.running import running_buffers
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,7 +22,7 @@ __all__ = ["load_values", "module_values", "save_values"]
 
 
 def module_values(module: ModuleLoss, graph: Graph) -> dict[str, Tensor]:
-    """The module's buffers that the graph reads, and constant tensors that its forward pass makes from numbers.
+    """The module's buffers that the graph reads or keeps statistics in, and constants of its forward pass.
 
     Raises
     ------
@@ -29,11 +30,12 @@ def module_values(module: ModuleLoss, graph: Graph) -> dict[str, Tensor]:
         If the graph has a parameter that the module does not have, or has in another shape.
     """
     buffers = module.buffers()
-    found = {t.name: buffers[t.name] for t in graph.parameters if t.name in buffers}
+    read = (*(t.name for t in graph.parameters), *running_buffers(graph.operators))
+    found = {name: buffers[name] for name in read if name in buffers}
     own = {name for name, _ in (*module.module.named_parameters(), *module.module.named_buffers())}
     missing = [t.name for t in graph.parameters if (t.name if t.part is None else t.part.of) not in own]
     if missing:
-        lifted = module.lifted()
+        lifted = module.lifted(missing)
         found |= {name: lifted[name] for name in missing if name in lifted}
     unknown = next((name for name in missing if name not in found), None)
     if unknown is not None:

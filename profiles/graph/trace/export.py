@@ -8,7 +8,7 @@ from typing import Any
 
 from ....errors import InputError
 from ..operator import DTYPE_BYTES
-from .errors import why_not
+from .errors import line_of, why_not
 from .fallback.decompose import decomposed
 from .inputs import named_inputs, with_loss
 from .outputs import loss_of, results_of, without_assertions, without_writing, writes_into_parts
@@ -16,7 +16,10 @@ from .simpler.constants import LARGEST
 from .simpler.forward import traced_forward
 from .values import Value
 
-__all__ = ["Exported", "Given", "Inner", "exported", "given_inputs", "lifted", "program_of"]
+__all__ = ["AS_IT_RUNS", "Exported", "Given", "Inner", "exported", "given_inputs", "lifted", "program_of"]
+
+AS_IT_RUNS = "as_it_runs."
+"""What names of constants begin with that a module makes where nothing traces it: compiled, it may make others."""
 
 
 @dataclass(frozen=True)
@@ -157,9 +160,11 @@ class Exported:
 
 def exported(
     module: Any, inputs: Sequence[Any] | Mapping[str, Any], loss: str | Callable[..., Any] | None, labels: Any,
-    batch_dim: int, name: str, known: Collection[str], inference: bool = False,
+    batch_dim: int, name: str, known: Collection[str], inference: bool = False, as_it_runs: bool = False,
 ) -> tuple[Exported, Exported]:  # fmt: skip
     """The module with its loss, or for inference, exported at the batch of the inputs and at twice that.
+
+    With `as_it_runs` it is exported as it runs where nothing traces it (`simpler.forward`).
 
     Raises
     ------
@@ -169,8 +174,11 @@ def exported(
     source = name or type(module).__name__
     given, batch = given_inputs(module, inputs, loss, labels, batch_dim, source)
     whole = with_loss(module, loss, inputs, results=inference)
-    programs = [program_of(whole, given, batch_dim, batch * k, module, source, known, inference) for k in (1, 2)]
-    one, two = (_read(p, given, batch * k, module, source, inference) for k, p in enumerate(programs, start=1))
+    programs = [
+        program_of(whole, given, batch_dim, batch * k, module, source, known, inference, as_it_runs) for k in (1, 2)
+    ]
+    before = AS_IT_RUNS if as_it_runs else ""
+    one, two = (_read(p, given, batch * k, module, source, inference, before) for k, p in enumerate(programs, start=1))
     names = [[_operator(node) for node in x.calls] for x in (one, two)]
     if names[0] != names[1]:
         raise InputError(
@@ -205,22 +213,24 @@ def given_inputs(
 
 
 def lifted(
-    module: Any, inputs: Sequence[Any] | Mapping[str, Any], loss: str | Callable[..., Any] | None, labels: Any
-) -> dict[str, Any]:
-    """Tensors that a module makes of numbers, by the names that a trace gives them."""
+    module: Any, inputs: Sequence[Any] | Mapping[str, Any], loss: str | Callable[..., Any] | None, labels: Any,
+    as_it_runs: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """Tensors that a module makes of numbers, by the names that such a trace gives them."""
     source = type(module).__name__
     given = named_inputs(module, inputs, source) | ({} if loss is None else {"labels": labels})
     try:
-        program = traced_forward(with_loss(module, loss, inputs), given, module)
+        program = traced_forward(with_loss(module, loss, inputs), given, module, as_it_runs)
     except Exception as error:
         raise InputError(why_not(error, source, module)) from None
     parts = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
-    return {name: x for name, x in program.constants.items() if name.removeprefix("traced.") not in parts}
+    before = AS_IT_RUNS if as_it_runs else ""
+    return {before + name: x for name, x in program.constants.items() if name.removeprefix("traced.") not in parts}
 
 
 def program_of(
     whole: Any, given: Mapping[str, Any], batch_dim: int, batch: int, module: Any, source: str,
-    known: Collection[str], inference: bool,
+    known: Collection[str], inference: bool, as_it_runs: bool = False,
 ) -> Any:  # fmt: skip
     """The exported program of a module (``whole``: with its loss) at one batch, in operators that are known.
 
@@ -239,7 +249,7 @@ def program_of(
         example[key] = torch.empty(shape, dtype=x.dtype, device=place)
     try:
         with torch.set_grad_enabled(not inference):
-            program = traced_forward(whole, example, module)
+            program = traced_forward(whole, example, module, as_it_runs)
             program = without_writing(program) if inference or writes_into_parts(program) else program
             without_assertions(program)
             return decomposed(program, known, keep=not inference)
@@ -247,7 +257,9 @@ def program_of(
         raise InputError(why_not(error, source, module)) from None
 
 
-def _read(program: Any, given: Mapping[str, Any], batch: int, module: Any, source: str, inference: bool) -> Exported:
+def _read(
+    program: Any, given: Mapping[str, Any], batch: int, module: Any, source: str, inference: bool, before: str
+) -> Exported:
     from torch.export.graph_signature import InputKind
 
     nodes = {node.name: node for node in program.graph.nodes}
@@ -266,7 +278,7 @@ def _read(program: Any, given: Mapping[str, Any], batch: int, module: Any, sourc
         target = (
             _apart(next(names), parts)
             if is_input
-            else first.get(str(spec.target).removeprefix("traced."), str(spec.target))
+            else first.get(str(spec.target).removeprefix("traced."), before + str(spec.target))
         )
         trains = spec.kind == InputKind.PARAMETER and (inference or parts[target].requires_grad)
         value = node.meta["val"]
@@ -281,7 +293,8 @@ def _read(program: Any, given: Mapping[str, Any], batch: int, module: Any, sourc
         and parts[t.name].device.type == "cpu"
         and parts[t.name].numel() <= LARGEST
     }
-    lifted = {t.name: program.constants[t.name] for t in tensors if t.name in program.constants and t.name not in parts}
+    made = {before + name: x for name, x in program.constants.items()}
+    lifted = {t.name: made[t.name] for t in tensors if t.name in made and t.name not in parts}
     return Exported(batch, type(module).__name__, tensors, calls, results, constants, lifted)
 
 
@@ -322,8 +335,10 @@ def _static(value: Any, node: Any, at: Exported) -> tuple[int, ...]:
     shape = getattr(value, "shape", None)
     if shape is None or not all(isinstance(n, int) for n in shape):
         raise InputError(
-            f"{at.source}: {'.'.join(_operator(node))} in module {at.path(node) or '(root)'!r} makes "
-            "what depends on data; expected a static module"
+            f"{at.source}: {'.'.join(_operator(node))} in module {at.path(node) or '(root)'!r} makes what has another "
+            f"shape for other data{f', at {line}' if (line := line_of(node)) else ''}; expected a static module: weigh "
+            "by a mask instead of picking (edges: add self loops before, and tell the layer not to), or keep what is "
+            "picked by in a buffer"
         )
     return tuple(shape)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ....errors import InputError
@@ -13,6 +13,7 @@ from ..operator import Operator, Tensor
 from .check import Traced, checked
 from .draft import Draft
 from .export import Exported, exported
+from .simpler.known import check_constants
 from .simpler.parts import parted
 from .tidy import tidied
 from .values import Value, atoms_of
@@ -78,27 +79,62 @@ def from_torch(
         raise InputError(f"from_torch: expected a torch.nn.Module (got {type(module).__name__})")
     if inference:
         check_inference(module, name, loss, labels)
-    with untouched(module):
-        one, two = exported(module, inputs, loss, labels, batch_dim, name, KNOWN, inference)
-    draft = Draft({t.name for t in one.tensors}, inference)
-    walk = Walk(draft, one, two)
-    tensors: dict[str, Tensor] = {}
-    for spec, other in zip(one.tensors, two.tensors, strict=True):
-        sizes = [pair(a, b, one, two, spec.name) for a, b in zip(spec.shape, other.shape, strict=True)]
-        walk.env[spec.node] = Value(
-            spec.name, tuple(map(atoms_of, sizes)), spec.dtype, spec.trainable and not spec.given and not inference
-        )
-        grows = tuple(d for d, (a, b) in enumerate(sizes) if a != b)
-        if spec.name not in tensors and all(spec.shape):  # an empty one is joined with others
-            tensors[spec.name] = Tensor(
-                spec.name, spec.shape, spec.dtype, grows if spec.given else (), spec.given or spec.trainable
+    asked = _Asked(module, inputs, name, loss, labels, batch_dim, items_per_sample, items, inference)
+    try:
+        return asked.graph(as_it_runs=False)
+    except InputError as refusal:
+        # Some modules do one thing where they are compiled and another where they run. What is compared is what runs.
+        if inference:
+            raise
+        try:
+            return asked.graph(as_it_runs=True)
+        except InputError:
+            raise refusal from None
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """What `from_torch` was called with."""
+
+    module: Any
+    inputs: Sequence[Any] | Mapping[str, Any]
+    name: str
+    loss: str | Callable[..., Any] | None
+    labels: Any
+    batch_dim: int
+    items_per_sample: float
+    items: str
+    inference: bool
+
+    def graph(self, as_it_runs: bool) -> Graph:
+        """The graph of one way of tracing, compared with the module."""
+        module, inference = self.module, self.inference
+        with untouched(module):
+            one, two = exported(
+                module, self.inputs, self.loss, self.labels, self.batch_dim, self.name, KNOWN, inference, as_it_runs
             )
-    walk(one.calls, two.calls)
-    results = [walk.env[node] for node in one.results]
-    own = frozenset(name for name, _ in module.named_parameters())
-    graph = _graph(name or type(module).__name__, one, results, draft, tensors, own, items_per_sample, items)
-    reference = ModuleLoss(module, inputs, loss, labels)
-    return checked(Traced(graph, reference, batch_dim, walk.calls, one.lifted, walk.aliased))
+        check_constants(one, two)
+        draft = Draft({t.name for t in one.tensors}, inference)
+        walk = Walk(draft, one, two)
+        tensors: dict[str, Tensor] = {}
+        for spec, other in zip(one.tensors, two.tensors, strict=True):
+            sizes = [pair(a, b, one, two, spec.name) for a, b in zip(spec.shape, other.shape, strict=True)]
+            walk.env[spec.node] = Value(
+                spec.name, tuple(map(atoms_of, sizes)), spec.dtype, spec.trainable and not spec.given and not inference
+            )
+            grows = tuple(d for d, (a, b) in enumerate(sizes) if a != b)
+            if spec.name not in tensors and all(spec.shape):  # an empty one is joined with others
+                tensors[spec.name] = Tensor(
+                    spec.name, spec.shape, spec.dtype, grows if spec.given else (), spec.given or spec.trainable
+                )
+        walk(one.calls, two.calls)
+        results = [walk.env[node] for node in one.results]
+        own = frozenset(name for name, _ in module.named_parameters())
+        graph = _graph(
+            self.name or type(module).__name__, one, results, draft, tensors, own, self.items_per_sample, self.items
+        )
+        reference = ModuleLoss(module, self.inputs, self.loss, self.labels)
+        return checked(Traced(graph, reference, self.batch_dim, walk.calls, one.lifted, walk.aliased))
 
 
 def check_inference(module: Any, name: str, loss: Any, labels: Any) -> None:

@@ -87,6 +87,14 @@ def _integer(step: Step) -> Result:
     return pointwise(step, "floor", [scaled], word="floor")
 
 
+def _exponential(step: Step) -> Result:
+    """−log(1 − u) / rate of a uniform u."""
+    rate = float(step.args.get("lambd", 1.0))
+    draw = _drawn(step, "uniform", step.sizes[0])
+    left = pointwise(step, "scale", [draw], word="scale", dtype=draw.dtype, factor=-1.0, term=1.0)
+    return _moved(step, pointwise(step, "log", [left], word="log", dtype=draw.dtype), -1.0 / rate, 0.0)
+
+
 def _moved(step: Step, x: Value, factor: float, term: float) -> Value:
     if (factor, term) == (1.0, 0.0):
         return x
@@ -111,5 +119,6 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("randn", "randn_like", "normal", "normal_functional"), _normal),
     **dict.fromkeys(("randint", "randint_like"), _integer),
     "bernoulli": _bernoulli,
+    "exponential": _exponential,
 }  # fmt: skip
 """Handlers by the operator's name."""

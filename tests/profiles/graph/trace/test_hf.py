@@ -17,6 +17,8 @@ from meshwright.errors import InputError
 from meshwright.planners.alpa import plan as alpa
 from meshwright.profiles.graph import Graph, from_torch
 from meshwright.profiles.graph.compute import evaluate
+from meshwright.profiles.graph.fused.values import apart as in_parts
+from meshwright.profiles.graph.fused.values import together
 from meshwright.profiles.graph.hf import located, with_sequence
 from meshwright.profiles.graph.module_loss import ModuleLoss, in_float64
 from meshwright.profiles.graph.named import graph_of
@@ -34,15 +36,17 @@ def apart(graph: Graph, module: Any, inputs: dict[str, torch.Tensor]) -> float:
     reference = ModuleLoss(module, inputs)
     loss, gradients = reference.gradients(values, inputs, wanted)
     known, names = {**values, **inputs}, [t.name for t in (*graph.parameters, *graph.inputs)]
+    known = in_parts(known, graph.parameters)
     if not known.keys() >= set(names):
         known |= reference.lifted(names)
     read = {name: known[name] for name in names}
     read = {name: x.double() if x.is_floating_point() else x for name, x in read.items()}
-    leaves = {name: read[name].clone().requires_grad_() for name in wanted if name in read}
+    trained = [t.name for t in graph.parameters if t.trainable]
+    leaves = {name: read[name].clone().requires_grad_() for name in trained}
     with in_float64():
         ours = evaluate(graph.operators, {**read, **leaves})[graph.operators[-1].name].reshape(())
         found = torch.autograd.grad(ours, list(leaves.values()), allow_unused=True)
-    got = dict(zip(leaves, found, strict=True))
+    got = together({n: g for n, g in zip(leaves, found, strict=True) if g is not None}, graph.parameters)
     largest = max(float(g.abs().max()) for g in gradients.values())
     worst = abs(float(ours) - float(loss)) / abs(float(loss))
     assert largest > 0
