@@ -138,7 +138,8 @@ def untouched(module: Any) -> Iterator[None]:
 
     kept = [(part, dict(vars(part))) for part in module.modules()]
     # Parts that are registered, and hooks: what a module hangs on itself in a trial would otherwise act twice.
-    inner = [(part, {key: dict(x) for key, x in vars(part).items() if key.startswith("_") and isinstance(x, dict)})
+    torchs = vars(torch.nn.Module()).keys()  # a library's own may be frozen
+    inner = [(part, {key: dict(x) for key, x in vars(part).items() if key in torchs and isinstance(x, dict)})
              for part in module.modules()]  # fmt: skip
     values = [(x, x.detach().clone()) for x in module.buffers() if x.device.type != "meta"]
     values = [(x, old) for x, old in values if x.numel() <= _LARGEST]
