@@ -27,20 +27,15 @@ def build():
     return {{"module": {stem}{head}(config).train(), "inputs": {inputs}}}
 """
 TOKENS = '{"input_ids": torch.full((2, 6), 3), "labels": torch.full((2, 6), 3)}'
-IMAGES = '{"pixel_values": torch.zeros(2, 3, 32, 32), "labels": torch.zeros(2, 32, 32, dtype=torch.int64)}'
 PLAIN = "hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0"
 SIZES = ("vocab_size=32, hidden_size=16, intermediate_size=32, num_hidden_layers=1, pad_token_id=0, "
          "num_attention_heads=4, max_position_embeddings=16, ")  # fmt: skip
 MODELS = {
     "mixtral": ("Mixtral", "ForCausalLM", f"{SIZES}num_key_value_heads=2, num_local_experts=4", TOKENS),
     "electra": ("Electra", "ForMaskedLM", f"{SIZES}embedding_size=8, {PLAIN}", TOKENS),
-    "exaone4": ("Exaone4", "ForCausalLM", f"{SIZES}num_key_value_heads=2, sliding_window=4", TOKENS),
-    "segformer": ("Segformer", "ForSemanticSegmentation", "hidden_sizes=[8, 8, 8, 8], depths=[1, 1, 1, 1], "
-                  "num_attention_heads=[1, 1, 2, 2], decoder_hidden_size=8, num_labels=3, drop_path_rate=0.0, "
-                  f"classifier_dropout_prob=0.0, {PLAIN}", IMAGES),
 }  # fmt: skip
-"""Decoders, experts, an encoder, and images whose layers' results are collected by hooks of their own."""
-SLOW = ("exaone4", "segformer")
+"""A decoder with experts, and an encoder."""
+SLOW = ("mixtral",)
 
 
 @pytest.fixture(scope="module")
