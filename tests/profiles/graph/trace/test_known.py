@@ -1,4 +1,4 @@
-"""Values that follow from buffers while a module is traced: picks by them are kept, others are refused with their line."""
+"""Values that follow from buffers while a module is traced: picks by them are kept, others refused with their line."""
 
 from __future__ import annotations
 
