@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ..profiles import ModelProfile, ProfileSet
     from ..profiles.graph import Graph
     from ..profiles.graph.costs.measured.profile import TrainingProfile
-    from ..profiles.measure.training import Asked
 
 __all__ = ["app"]
 
@@ -154,13 +153,17 @@ def measure(
 ) -> None:
     """Measure what training plans are made of on this machine; meshwright measure serving measures for serving."""
     from ..profiles.measure.training import Asked, measure_training
+    from ..worlds.registry import names, world
 
     if not training:
         raise InputError("profile measure: say --training; profiles of serving: meshwright measure serving")
     laps = (3 if fast else 7) if rounds is None else rounds
     asked = Asked(_integers("--batches", batches), devices, on, laps, fast, most, seed)
     graph = _graph(model, dict(_size(word) for word in size or ()))
-    found = _in_place(measure_training(graph, asked, out, progress=_say), graph, asked, out)
+    found = measure_training(graph, asked, out, progress=_say)
+    for name in names():
+        found = getattr(world(name), "at_work", _unchanged)(found, graph, asked, _say)
+    found.save(out)
     if as_json:
         _print_json({"file": str(out), "operators": len(found.operators), "own": found.own, "about": found.about})
         return
@@ -172,23 +175,9 @@ def _say(text: str) -> None:
     typer.echo(text, err=True)
 
 
-def _in_place(profile: TrainingProfile, graph: Graph, asked: Asked, out: Path) -> TrainingProfile:
-    """The profile with what stages at work take over the sums of their operators, where such a run is possible."""
-    from ..runtime.training.measure.in_place import fits, measured_in_place
-    from ..runtime.training.session import TrainingSession
-
-    batch = asked.batches[0]
-    if asked.on != "cpu":
-        _say("stages at work are measured on cores alone: sums of operators stay as they are")
-        return profile
-    if len(graph.operators) < profile.devices or not fits(profile, graph, batch):
-        _say("stages of this graph do not run on these devices: sums of its operators stay as they are")
-        return profile
-    _say("stages at work")
-    with TrainingSession(profile.devices) as session:
-        found = measured_in_place(profile, graph, batch, session, rounds=1 if asked.fast else 3, seed=asked.seed)
-    found.save(out)
-    return found
+def _unchanged(profile: TrainingProfile, *_: object) -> TrainingProfile:
+    """Of a world that adds nothing to it."""
+    return profile
 
 
 def _graph(word: str, sizes: dict[str, int]) -> Graph:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +16,9 @@ from .limits import MAX_SEED
 from .outcome import Outcome
 
 if TYPE_CHECKING:
+    from ..profiles.graph import Graph
+    from ..profiles.graph.costs.measured.profile import TrainingProfile
+    from ..profiles.measure.training import Asked as MeasureAsked
     from ..simulator.plan.file import PlanFile
     from .demo import DemoAsked
     from .demo import Shown as DemoShown
@@ -226,6 +229,24 @@ class OpenWorld(World, Protocol):
     def needs(self) -> Sequence[Need]:
         """What `meshwright doctor` tries of this world on a machine. May be left out."""
         return ()
+
+    def at_work(
+        self, profile: TrainingProfile, graph: Graph, asked: MeasureAsked, tell: Callable[[str], None]
+    ) -> TrainingProfile:
+        """A profile of measured operators with what a run of this world adds to it. May be left out.
+
+        Parameters
+        ----------
+        profile : TrainingProfile
+            Operators by themselves, and collectives.
+        graph : Graph
+            What was measured.
+        asked : MeasureAsked
+            How.
+        tell : callable
+            Called with a line that says what is being done.
+        """
+        return profile
 
     def demo(self, asked: DemoAsked) -> DemoShown | None:
         """What `meshwright demo` shows of this world: a script of cases. May be left out: None shows nothing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,9 @@ from .names import METRICS
 from .options import CompareOptions, ExportOptions, MeasureOptions, PlanOptions, RunOptions, SimulateOptions
 
 if TYPE_CHECKING:
+    from ...profiles.graph import Graph
+    from ...profiles.graph.costs.measured.profile import TrainingProfile
+    from ...profiles.measure.training import Asked as MeasureAsked
     from ...simulator.plan.file import PlanFile
     from ..demo import DemoAsked, Shown
     from .data import TrainingData
@@ -127,6 +130,14 @@ class TrainingWorld(OpenWorld):
         from .doors.planner_options import options_text
 
         return options_text(planners)
+
+    def at_work(
+        self, profile: TrainingProfile, graph: Graph, asked: MeasureAsked, tell: Callable[[str], None]
+    ) -> TrainingProfile:
+        """A profile with what stages of its graph take over the sums of their operators."""
+        from .at_work import at_work
+
+        return at_work(profile, graph, asked, tell)
 
     def demo(self, asked: DemoAsked) -> Shown:
         """A small GPT trained here by a plan."""

@@ -135,7 +135,7 @@ def test_a_graph_that_is_wrong_is_found(session):
 
 FAULT = """
 import torch.distributed as dist
-from meshwright.runtime.training.stage import runner as stage
+from meshwright.runtime.training.stage import precision as stage
 right = stage.compute
 
 def wrong(local, operands):
