@@ -26,6 +26,16 @@ TRICKS: dict[str, dict[str, Any]] = {
     "tp=all and pp=all": {"tp": None, "pp": None, "dp": None},
 }
 """What may be allowed beyond what was asked, one at a time, by the option that says it."""
+WITHOUT: dict[str, dict[str, Any]] = {
+    "recomputation": {"recompute": "none"},
+    "zero": {"zero": 0},
+    "offload_optimizer": {"offload_optimizer": False},
+    "offload_activations": {"offload_activations": False},
+    "cp": {"cp": 1},
+    "ep": {"ep": 1},
+    "tp and pp": {"tp": 1, "pp": 1, "dp": None},
+}
+"""What the smallest is tried without, where nothing more may be allowed."""
 
 
 def nothing_fits(
@@ -41,9 +51,11 @@ def nothing_fits(
     )
     helps: list[tuple[float, str]] = []
     for name, more in TRICKS.items():
-        if (least := _least(shape, cluster, space, replace(asked, **more))) is not None and least < needs:
+        if (least := _least(shape, cluster, space, asked, more)) is not None and least < needs:
             helps.append((least, name))
-    if helps:
+    if not helps:
+        said += _most_in_it(shape, cluster, space, asked, needs)
+    else:
         least, name = min(helps)
         does = "which fits" if least <= limit else f"still {(least - limit) / GIB:.1f} GiB too many"
         said += f"; most of all helps {name}: {least / GIB:.1f} GiB, {does}"
@@ -55,19 +67,53 @@ def nothing_fits(
             )
         except InputError:  # fixed degrees do not multiply to it
             break
-        found, _, _ = evaluate(shape, larger, wider, asked.costs, None)
+        found, _, _ = evaluate(shape, larger, _smallest(wider), asked.costs, None)
         if len(found["device_bytes"]) and found["device_bytes"].min() <= limit:
             return f"{said}; {larger.n_devices} devices would do"
     return f"{said}; allow more of tp, pp, zero and recompute, or take devices with more memory"
 
 
-def _least(shape: TransformerShape, cluster: Cluster, space: Space, asked: Asked) -> float | None:
-    """Bytes of the smallest configuration of other means; None where there is none."""
+def _most_in_it(shape: TransformerShape, cluster: Cluster, space: Space, asked: Asked, needs: float) -> str:
+    """Which of the tricks that are tried already saves most; nothing where all are worth nothing."""
+    costs: list[tuple[float, str]] = []
+    for name, less in WITHOUT.items():
+        least = _least(shape, cluster, space, asked, less)
+        if least is not None and least > needs:
+            costs.append((least, name))
+    if not costs:
+        return ""
+    least, name = max(costs)
+    return f"; of what is tried already {name} helps most: without it {least / GIB:.1f} GiB"
+
+
+def _least(
+    shape: TransformerShape, cluster: Cluster, space: Space, asked: Asked, other: dict[str, Any]
+) -> float | None:
+    """Bytes of the smallest configuration of other means; None where there is none, or nothing would be tried anew."""
     try:
         wider = Space.of(
-            cluster.n_devices, space.global_batch, shape.layers, stack=space.stacks, shape=shape, **asked.means
-        )
+            cluster.n_devices, space.global_batch, shape.layers, stack=space.stacks, shape=shape,
+            **replace(asked, **other).means,
+        )  # fmt: skip
     except InputError:
         return None
-    found, _, _ = evaluate(shape, cluster, wider, asked.costs, None)
+    if wider.degrees == space.degrees and wider.choices == space.choices:
+        return None
+    found, _, _ = evaluate(shape, cluster, _smallest(wider), asked.costs, None)
     return float(found["device_bytes"].min()) if len(found["device_bytes"]) else None
+
+
+def _smallest(space: Space) -> Space:
+    """The part of a space that holds its smallest configuration: more samples, chunks or overlap only add memory."""
+
+    def only(name: str, value: Any) -> tuple[Any, ...]:
+        return (value,) if value in space.choices[name] else space.choices[name]
+
+    less = {
+        "microbatch": only("microbatch", 1), "overlap_experts": only("overlap_experts", False),
+        "offload_optimizer": only("offload_optimizer", True), "reshard": only("reshard", True),
+        "offload_activations": only("offload_activations", True),
+    }  # fmt: skip
+    if "zb-v" not in space.choices["schedule"]:
+        less["interleave"] = only("interleave", 1)
+    return replace(space, choices={**space.choices, **less})

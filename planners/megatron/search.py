@@ -89,8 +89,10 @@ def search(
     if not len(table["seconds"]):
         rules = list(impossible)  # in the order in which they are checked: the last is broken by what comes closest
         rule = rules[-1] if rules else "every combination repeats another"
+        told = ", ".join(f"{name} {value}" for name, value in said.means.items() if value is not None)
         raise ImpossibleError(
             f"search: none of {len(space):,} combinations is possible; what comes closest breaks: {rule}"
+            + (f" (got {told})" if told else "")
         )
     table["fits"] = table["device_bytes"] <= limit
     fits = np.flatnonzero(table["fits"])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 
 import numpy as np
 import pytest
 from meshwright.errors import InfeasibleError, InputError
 from meshwright.planners.megatron import megatron_flags, search
+from meshwright.planners.megatron.evaluate import Asked, evaluate
+from meshwright.planners.megatron.missing import _smallest
+from meshwright.planners.megatron.space import Space
 from meshwright.simulator import Cluster
 from meshwright.simulator.training import CORE, TransformerShape, estimate
 
@@ -89,6 +93,37 @@ def test_what_would_make_it_fit():
     assert "\n" not in said
     assert "GiB too many" in said
     assert "most of all helps offload_optimizer=true" in said
+
+
+def test_with_every_trick_on_it_says_which_of_them_helps_most():
+    big = TransformerShape(80, 8192, 64, 8, 28672, 32000, 4096, True)
+    tricks = dict.fromkeys(("recompute", "cp", "offload_optimizer", "offload_activations"), "all")
+    node = Cluster(1, 1, "h100-80gb")
+    with pytest.raises(InfeasibleError) as caught:
+        search(big, node, 1, **tricks)
+    said = str(caught.value)
+    assert "\n" not in said
+    assert "most of all helps" not in said
+    told = re.search(r"the smallest needs ([\d.]+) GiB.* already (\w+) helps most: without it ([\d.]+) GiB", said)
+    assert told is not None
+    assert told[2] == "offload_optimizer"
+    without = search(big, node, 1, must_fit=False, **{**tricks, "offload_optimizer": False}).table
+    assert float(told[3]) == pytest.approx(without["device_bytes"].min() / 2**30, abs=0.06)
+    every = search(big, node, 1, must_fit=False, **tricks).table
+    assert float(told[1]) == pytest.approx(every["device_bytes"].min() / 2**30, abs=0.06)
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_the_smallest_lies_where_it_is_looked_for(name):
+    shape, means = SPACES[name]
+    means = {**means, "offload_optimizer": "all", "reshard": "all", "microbatch": None, "recompute": None}
+    means |= {"schedule": "all", "interleave": (1, 2), "zero": (1, 3)}
+    space = Space.of(NODE.n_devices, 8, shape.layers, stack=CORE, shape=shape, **means)
+    every, part = (
+        evaluate(shape, NODE, one, Asked().costs, None)[0]["device_bytes"] for one in (space, _smallest(space))
+    )
+    assert len(part) < len(every)
+    assert part.min() == every.min()
 
 
 def test_flags():
