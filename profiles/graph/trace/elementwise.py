@@ -163,8 +163,10 @@ def _detach(step: Step) -> Result:
 def _constant(step: Step) -> Result:
     fills = {"zeros": 0, "ones": 1, "zeros_like": 0, "ones_like": 1, "new_zeros": 0, "new_ones": 1}
     a, extra = step.args, dict[str, Any]()
-    if step.word == "arange":
+    if step.word == "arange" and step.sizes[0][0] != ONE:
         fn, extra = "arange", {"start": number(a.get("start", 0)), "step": number(a.get("step", 1))}
+    elif step.word == "arange":  # of one number: a dimension of one element is no loop
+        fn, extra = "full", {"value": number(a.get("start", 0))}
     else:
         value: Any = fills.get(step.word, a.get("fill_value", a.get("s")))
         fn, extra = "full", {"value": number(value)}

@@ -191,6 +191,7 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.
     "losses": lambda x, t, i: F.l1_loss(x, x * 0.5) + F.smooth_l1_loss(x, x * 0.3) + F.mse_loss(x, x * 2)
     + F.binary_cross_entropy_with_logits(x, torch.ones_like(x)) + F.kl_div(x.log_softmax(-1), x.softmax(-1)),
     "fused": lambda x, t, i: torch.addcmul(x, x, x, value=0.5) + torch.lerp(x, x * 2, 0.3),
+    "one of a range": lambda x, t, i: x * torch.arange(3, 3 + x.shape[1] // x.shape[1]),
     "grids": lambda x, t, i: x + torch.meshgrid(torch.arange(6), torch.arange(8), indexing="ij")[0],
     "in place": lambda x, t, i: (x * 1).mul_(2).add_(1).relu_(),
     "pixels": lambda x, t, i: F.pixel_shuffle(x.view(-1, 4, 3, 4), 2).flatten(1),
