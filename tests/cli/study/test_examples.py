@@ -11,6 +11,7 @@ from finished_study import check_finished
 from meshwright import studies
 from meshwright.cli import run
 from meshwright.cli.study.examples import examples
+from meshwright.worlds.registry import names, world
 
 EXAMPLES = examples()
 FOLDER = Path(__file__).resolve().parents[3] / "examples"
@@ -31,7 +32,7 @@ def test_every_example_is_printed_as_it_is_and_none_is_forgotten(capsys: pytest.
     for name, file in EXAMPLES.items():
         assert run(["study", "--example", name]) == 0
         assert capsys.readouterr().out == (FOLDER / file).read_text(encoding="utf-8")
-    worlds = {"sharing.yaml", "sharing-here.yaml"}  # cases
+    worlds = {Path(file).name for name in names() for file in getattr(world(name), "examples", {}).values()}  # cases
     assert {path.name for path in FOLDER.glob("*.yaml")} - worlds == set(EXAMPLES.values())
     assert run(["study", "--example"]) == 0
     assert capsys.readouterr().out.startswith("# How many devices")

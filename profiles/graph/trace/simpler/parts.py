@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from ...compute.draws import draws_at_random
 from ...fused.part import FusedPart
 from ...notation import Dims, Formula
 from ...operator import Operator, Tensor
@@ -108,6 +107,8 @@ class _Fused:
         if op.name in self.loops:
             return self.loops[op.name] == (loop, unit)
         formula, one = op.parsed, op.loop(loop)
+        from ...compute.draws import draws_at_random  # its room needs torch
+
         plain = op.kind == "contraction" or (op.kind == "elementwise" and not draws_at_random(op))
         if not (plain or _rearranges(op)) or op.attributes.get("fn") in BY_PLACE:
             return False

@@ -57,8 +57,8 @@ def test_data_dependent_control_flow(function: Callable[[Tensor], Any], device: 
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda x: x[x > 0], "depend"),
-        (lambda x: x.nonzero(), "depend"),
+        (lambda x: x[x > 0], "makes what has another shape for other data"),
+        (lambda x: x.nonzero(), "makes what has another shape for other data"),
         (lambda x: x @ x.T @ torch.ones(x.shape[0], x.shape[0] + 1), "a size of 3 at batch 2 is 5 at batch 4"),
         (lambda x: x + torch.full((4,), 1 / x.shape[0]), "in module 'inner': has a number that depends on the batch"),
         (lambda x: torch.zeros(4, dtype=torch.complex64) + x, "takes torch.complex64, which graphs cannot say"),
