@@ -14,9 +14,9 @@ import sys
 
 from ....errors import MeshwrightError
 from ....profiles.graph.models.transformer import GPT
-from .as_planned import main as compare_as_planned
+from .files import FLAGS
+from .files import main as compare_files
 from .graph import main as compare_graph
-from .measured import main as compare_files
 from .plans import compare_training, example_plans
 from .slices import main as compare_slices
 
@@ -27,10 +27,9 @@ def main(arguments: list[str]) -> int:
         return compare_slices([x for x in arguments if x != "--slices"])
     if "--graph" in arguments:
         return compare_graph([x for x in arguments if x != "--graph"])
-    if "--measured" in arguments:
-        return compare_files([x for x in arguments if x != "--measured"])
-    if "--as-planned" in arguments:
-        return compare_as_planned([x for x in arguments if x != "--as-planned"])
+    for flag in FLAGS:
+        if flag in arguments:
+            return compare_files(flag, [x for x in arguments if x != flag])
     parser = argparse.ArgumentParser(prog="python -m meshwright.runtime.training.compare", description=__doc__)
     sizes = {"layers": 4, "hidden": 256, "heads": 4, "seq": 128, "vocab": 512, "global-batch": 16, "microbatches": 4}
     for name, value in (sizes | {"rounds": 6, "iterations": 9, "seed": 0}).items():

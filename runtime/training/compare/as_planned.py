@@ -6,19 +6,15 @@ sums of operators and collectives are from whole stages at work.
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from ....errors import InputError
 from ....profiles.graph import Graph
 from ....simulator.training.plan.file import TrainingPlan
-from ....simulator.training.plan.graph import planned_graph
 from ....simulator.training.simulate import simulate_training
 from ..measure.cores import UNDISTURBED, counted, own_shares
 from ..result import TrainingRun
@@ -26,7 +22,7 @@ from ..run import run_training
 from ..session import TrainingSession
 from .table import WITHIN
 
-__all__ = ["AsPlanned", "PlannedRow", "compare_as_planned", "main"]
+__all__ = ["AsPlanned", "PlannedRow", "compare_as_planned"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,22 +131,3 @@ def _row(name: str, plan: TrainingPlan, runs: list[TrainingRun]) -> PlannedRow:
         name, simulate_training(plan).seconds, float(np.mean([runs[r].seconds[i] for r, i in kept])),
         float(np.mean([shares[r][i] for r, i in kept])), plan.cost_source,
     )  # fmt: skip
-
-
-def main(arguments: list[str]) -> int:
-    """Run the plans of files and print a table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m meshwright.runtime.training.compare --as-planned", description=__doc__
-    )
-    parser.add_argument("plans", nargs="+", metavar="FILE", help="training plans")
-    for name, value in {"rounds": 6, "iterations": 4, "seed": 0}.items():
-        parser.add_argument(f"--{name}", type=int, default=value, help=f"default {value}")
-    given = parser.parse_args(arguments)
-    plans = {path: TrainingPlan.load(path) for path in given.plans}
-    result = compare_as_planned(
-        plans, {path: planned_graph(plan, Path(path)) for path, plan in plans.items()},
-        rounds=given.rounds, iterations=given.iterations, seed=given.seed,
-        progress=lambda line: print(line, file=sys.stderr),
-    )  # fmt: skip
-    print(result)
-    return 0 if result.right else 1
