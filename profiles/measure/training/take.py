@@ -17,6 +17,7 @@ from ...graph.costs.measured.profile import CollectiveCurve, MeasuredOperator, T
 from ...graph.costs.model import OperatorTimes
 from ...graph.graph import Graph
 from ...graph.operator import DTYPE_BYTES
+from ...graph.structure import check_loss
 from ..comm import CALM, fit_comm
 from ..device import DeviceFacts, cited_spec, device_facts, measure_device
 from ..pool import WorkerPool, device_count
@@ -115,11 +116,12 @@ def measure_training(
     Raises
     ------
     InputError
-        If the file is another device's or no profile, the graph does not scale to a batch, no shape fits into a
-        device's memory, or torch is missing.
+        If the graph is one of inference, the file is another device's or no profile, the graph does not scale to a
+        batch, no shape fits into a device's memory, or torch is missing.
     RunError
         If a worker fails.
     """
+    check_loss(graph)
     tell = progress or _silent
     target = check_target(out)
     before = TrainingProfile.load(target) if target.exists() else None

@@ -14,6 +14,7 @@ from meshwright.profiles.measure.training.shapes import shapes_of
 from meshwright.runtime.training.measure import in_place
 from meshwright.runtime.training.measure.in_place import fits, measured_in_place
 from meshwright.runtime.training.session import TrainingSession
+from meshwright.worlds.registry import world
 
 torch = pytest.importorskip("torch", reason="measuring needs torch")
 ASKED = Asked((2,), devices=2, rounds=1, fast=True)
@@ -132,6 +133,21 @@ def test_numbers_out_of_range_are_refused(said):
 def test_a_profile_is_shown(file, capsys):
     assert run(["profile", "show", str(file)]) == 0
     assert "cpu-core: measured on" in capsys.readouterr().out
+
+
+def test_a_graph_of_inference_is_refused_before_anything_is_measured(tmp_path):
+    with pytest.raises(InputError, match="has no loss"):
+        measure_training(zoo_graph("dcgan"), ASKED, tmp_path / "p.json")
+    assert not list(tmp_path.iterdir())
+
+
+def test_of_a_graph_that_does_not_fit_no_ratio_of_another_is_kept(graph, file):
+    profile = replace(TrainingProfile.load(file), in_place=(2.0, 2.0), update_bytes_per_s=1e9)
+    small = replace(profile, device=replace(profile.device, usable_memory_bytes=1000))
+    told = list[str]()
+    found = world("training").at_work(small, graph, ASKED, told.append)
+    assert (found.in_place, found.update_bytes_per_s) == ((1.0, 1.0), None)
+    assert "do not run on these devices" in told[0]
 
 
 def test_profiles_of_serving_are_measured_elsewhere(tmp_path, capsys):
